@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from abc import ABCMeta
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -108,20 +109,53 @@ def stand_in(
     bases: dict[type, type],
     attribute: Callable[[Any, str], Any],
     rebuilt: Callable[[Any], Any],
+    object_of: Callable[[Any], Any],
 ) -> type:
     """A stand-in without methods of its own yet.  `bases`: those of the user's classes that `original` derives from;
-    `attribute`: what ``__getattribute__`` is; `rebuilt`: what stands in for what a class keeps.  Raises TypeError where
-    a class cannot be derived."""
+    `attribute`: what ``__getattribute__`` is; `rebuilt`: what stands in for what a class keeps; `object_of`: what an
+    object stands for.  Raises TypeError where a class cannot be derived."""
     rest = original.__mro__[1:]
     known = [bases.get(kind, kind) for kind in rest]
     behind = (*known, original, *(kind for kind in rest if kind in bases))
     made = {"__behind__": behind, "__stands_for__": original, "__getattribute__": attribute}
-    made |= {"__rebuilt__": staticmethod(rebuilt), "__is_filled__": False}
+    made |= {"__rebuilt__": staticmethod(rebuilt), "__is_filled__": False, "__object_of__": staticmethod(object_of)}
     made |= {"__module__": original.__module__, "__qualname__": original.__qualname__}
     if "__slots__" in vars(original):
         made["__slots__"] = ()
     kind = AbstractStandIn if isinstance(original, ABCMeta) else StandIn
-    return kind(original.__name__, (original,), made)
+    found = kind(original.__name__, (original,), made)
+    for name, as_original in (("__eq__", _is_same), ("__hash__", _hash)):
+        if getattr(original, name) is getattr(object, name):
+            type.__setattr__(found, name, as_original)
+    return found
+
+
+def object_of(value: Any) -> Any:
+    """The user's object behind one of a class that stands in; anything else is its own."""
+    return type(value).__object_of__(value) if stands_in(type(value)) else value
+
+
+def _is_same(one: Any, other: Any) -> Any:
+    """What Python looks up by identity is found where the code gets originals: in weak dictionaries, in subclasses of
+    the user's of `dict` and `list`, by what caches."""
+    return object_of(one) is object_of(other) or NotImplemented
+
+
+def _hash(one: Any) -> int:
+    return object.__hash__(object_of(one))
+
+
+def _or_same(equal: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """``__eq__`` of the user's, as Python's own look-ups ask for it: not of an object and itself, and where they find
+    an original, of what stands in for it."""
+
+    @wraps(equal)
+    def found(one: Any, other: Any) -> Any:
+        if one is not other and object_of(one) is object_of(other):
+            return True
+        return equal(one, type(one).__rebuilt__(other) if stands_in(type(one)) else other)
+
+    return found
 
 
 def fill(derived: type, original: type, rebuilt: Callable[[Any], Any]) -> None:
@@ -129,7 +163,7 @@ def fill(derived: type, original: type, rebuilt: Callable[[Any], Any]) -> None:
     for name, value in vars(original).items():
         if name in _OWN or type(value).__name__ == "member_descriptor":
             continue
-        again = rebuilt(value)
+        again = _or_same(rebuilt(value)) if name == "__eq__" and callable(value) else rebuilt(value)
         type.__setattr__(derived, name, again)
         if again is not value and hasattr(again, "__set_name__"):
             again.__set_name__(derived, name)

@@ -97,6 +97,10 @@ class Outside:
                     place.remove(value)
                     place.add(kept_of(value))
                 continue
+            if isinstance(place, dict) and any(type(key) is not str and kept_of(key) is not key for key in place):
+                pairs = [(kept_of(key), value) for key, value in place.items()]  # in their order
+                place.clear()
+                place.update(pairs)
             for key, value in list(place.items() if isinstance(place, dict) else enumerate(place)):
                 if (kept := kept_of(value)) is not value:
                     place[key] = kept

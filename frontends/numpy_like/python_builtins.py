@@ -15,9 +15,11 @@ from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import plain
 
 
-def stand_ins(original: dict[str, Any], named: set[str]) -> dict[str, Any]:
-    """By name, what stands in for functions of `original`.  `named` gets the names of attributes that are asked for."""
-    found = {"len": length, "id": identity, "isinstance": partial(is_instance, original["isinstance"])}
+def stand_ins(original: dict[str, Any], named: set[str], original_of: Callable[[Any], Any]) -> dict[str, Any]:
+    """By name, what stands in for functions of `original`.  `named` gets the names of attributes that are asked for;
+    `original_of`: what a value stands for."""
+    found = {"len": length, "id": partial(identity, original_of)}
+    found["isinstance"] = partial(is_instance, original["isinstance"])
     found |= {name: partial(attribute, original[name], named) for name in ("getattr", "hasattr")}
     found["vars"] = partial(attributes, original["vars"], named)
     found["sorted"] = partial(ordered, original["sorted"])
@@ -95,6 +97,6 @@ def length(value: Any) -> Any:
     return len(value)
 
 
-def identity(value: Any) -> int:
-    """`id`, of a real array that of the user's: it may be a key that is kept."""
-    return id(plain(value))
+def identity(original_of: Callable[[Any], Any], value: Any) -> int:
+    """`id`, of what stands in for something that of the user's: it may be a key that is kept."""
+    return id(original_of(plain(value)))

@@ -52,12 +52,11 @@ class Rebinder:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.done: dict[int, Any] = {}
-        self.alive: list[Any] = []  # originals, so that no identity is used twice
         self.spaces = Spaces()
         self.outside = Outside(trace.read)
         self.named: set[str] = set()  # attributes whose names the code computes
-        self._originals: dict[int, Any] = {}
-        self._known = 0  # of the originals
+        self._originals: dict[int, Any] = {}  # by the identity of what stands in for them
+        self._alive: list[Any] = []  # so that no identity is used twice
 
     def value(self, value: Any) -> Any:
         """What stands in for a global, closed-over value, attribute or argument."""
@@ -105,6 +104,13 @@ class Rebinder:
             return self._python.get(id(value)) or self._builtin(value)
         return self.instance(value) if _is_users_object(value) else self._bare(value)
 
+    def _keep(self, original: Any, stand_in: Any) -> Any:
+        """`stand_in`, which is what the trace has for `original` from here on."""
+        self._alive += original, stand_in
+        self._originals[id(stand_in)] = original
+        self.done[id(original)] = stand_in
+        return stand_in
+
     def _builtin(self, value: BuiltinFunctionType) -> Any:
         """A function of C code, or a method that was taken from an array or a container before: ``total = W.sum``."""
         holder = value.__self__
@@ -123,8 +129,7 @@ class Rebinder:
             return value
         value = plain(value)  # one that has outlived another trace
         if id(value) not in self.done:
-            self.alive.append(value)
-            self.done[id(value)] = self.outside.watch(value)
+            self._keep(value, self.outside.watch(value))
         return self.done[id(value)]
 
     def _bare(self, value: Any) -> Any:
@@ -153,8 +158,7 @@ class Rebinder:
 
     def _library_of_others(self, value: Any) -> Library:
         if id(value) not in self.done:
-            self.alive.append(value)
-            self.done[id(value)] = Library(value, self.value)
+            self._keep(value, Library(value, self.value))
         return self.done[id(value)]  # type: ignore[no-any-return]
 
     def _container(self, value: Any) -> Any:
@@ -163,14 +167,13 @@ class Rebinder:
             return self.done.get(id(value), value)
         if not any(map(self._is_rebuilt, holders.held(value))):
             return self.outside.share(value) if type(value) in (list, dict, set) else value
-        self.alive.append(value)
         if holders.is_fixed(value):
-            self.done[id(value)] = value  # of a tuple that holds itself, by way of a list
-            copy = holders.again(value, map(self.value, value))
-            self.done[id(value)] = self.done[id(copy)] = copy
+            self._keep(value, value)  # of a tuple that holds itself, by way of a list
+            copy = self._keep(value, holders.again(value, map(self.value, value)))
+            self.done[id(copy)] = copy
             return copy
-        copy = holders.empty(value, self.value)
-        self.done[id(value)] = self.done[id(copy)] = copy
+        copy = self._keep(value, holders.empty(value, self.value))
+        self.done[id(copy)] = copy
         self.outside.copies.append(holders.fill(copy, value, self.value))
         return copy
 
@@ -190,8 +193,7 @@ class Rebinder:
     def _module(self, module: ModuleType) -> Any:
         """One stand-in for each module, whatever it is reached by: ``xp is np`` holds as it does outside."""
         if id(module) not in self.done:
-            self.alive.append(module)
-            self.done[id(module)] = self._module_stand_in(module)
+            self._keep(module, self._module_stand_in(module))
         return self.done[id(module)]
 
     def _module_stand_in(self, module: ModuleType) -> Any:
@@ -225,7 +227,6 @@ class Rebinder:
         if self.spaces.has(function):
             return function  # rebuilt, or defined by what is
         if id(function) not in self.done:
-            self.alive.append(function)
             self._rebuild(function)
         return self.done[id(function)]  # type: ignore[no-any-return]
 
@@ -238,15 +239,14 @@ class Rebinder:
         if isinstance(inner, MethodType):  # of which every access makes one
             return Inlined(self.function(inner))
         if id(jitted) not in self.done:
-            self.alive.append(jitted)
-            self.done[id(jitted)] = Inlined(self.function(inner))
+            self._keep(jitted, Inlined(self.function(inner)))
         return self.done[id(jitted)]
 
     def _rebuild(self, function: FunctionType) -> None:
         names = self.spaces.of(function, self._builtins)
         cells = self.spaces.cells(function)
         copy = FunctionType(function.__code__, names, function.__name__, None, cells or None)
-        self.done[id(function)] = copy
+        self._keep(function, copy)
         named = function.__kwdefaults__
         copy.__defaults__ = function.__defaults__ and tuple(map(self._given, function.__defaults__))
         copy.__kwdefaults__ = named and {name: self._given(value) for name, value in named.items()}
@@ -274,18 +274,19 @@ class Rebinder:
 
     def restored(self, value: Any) -> Any:
         """A value as it is without the trace: stand-ins are what they stand for, in new lists and dictionaries too."""
-        while self._known < len(self.alive):
-            original = self.alive[self._known]
-            self._originals[id(self.done.get(id(original), original))] = original
-            self._known += 1
         return restored(value, self._originals)
 
+    def original(self, value: Any) -> Any:
+        """What `value` stands for; what stands for nothing is its own."""
+        if isinstance(value, Instead) or type(value) is Library:
+            return value.original
+        return self._originals.get(id(value), value)
 
     @cached_property
     def _python(self) -> dict[int, Builtin]:
         """What stands in for functions of Python's own, by their identity: one for each, wherever it is found."""
         known = vars(builtins)
-        made = python_builtins.stand_ins(known, self.named)
+        made = python_builtins.stand_ins(known, self.named, self.original)
         return {id(known[name]): Builtin(known[name], function) for name, function in made.items()}
 
     def _builtins(self, names: dict[str, Any]) -> dict[str, Any]:
@@ -295,7 +296,7 @@ class Rebinder:
         importer = found.get("__import__")
         if importer is None:  # generated code, such as that of named tuples, which uses none
             return found
-        for name, function in python_builtins.stand_ins(found, self.named).items():
+        for name, function in python_builtins.stand_ins(found, self.named, self.original).items():
             found[name] = self._python.get(id(found[name])) or Builtin(found[name], function)
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
         return found
@@ -305,23 +306,23 @@ class Rebinder:
         """An object with the same attributes and rebuilt methods; `value` itself where its class cannot be derived."""
         if id(value) in self.done:
             return self.done[id(value)]
-        self.alive.append(value)
+        kind = self.derived(type(value))
+        if id(value) in self.done:  # the methods of its class find it, in tables of objects
+            return self.done[id(value)]
         try:
-            copy: Any = object.__new__(self.derived(type(value)))
+            copy: Any = object.__new__(kind)
             if hasattr(value, "__dict__"):
                 object.__setattr__(copy, "__dict__", self.outside.share(vars(value)))
             self.outside.copies.append(holders.Slots.of(value, copy))
         except TypeError:
             copy = value
             self.outside.expose(value)
-        self.done[id(value)] = copy
-        return copy
+        return self._keep(value, copy)
 
     def derived(self, original: type) -> type:
         """The class that stands in for one of the user's; `original` itself where it cannot be derived."""
         if id(original) in self.done:
             return self.done[id(original)]  # type: ignore[no-any-return]
-        self.alive.append(original)
         bases = {kind: self.derived(kind) for kind in original.__mro__[1:] if _is_users_class(kind)}
 
         def attribute(instance: Any, name: str) -> Any:
@@ -332,10 +333,9 @@ class Rebinder:
             return found if name.startswith("__") else self.value(found)
 
         try:
-            derived = self.done[id(original)] = stand_in(original, bases, attribute, self.of_class)
+            derived: type = self._keep(original, stand_in(original, bases, attribute, self.of_class, self.original))
         except TypeError:
-            self.done[id(original)] = original
-            return original
+            return self._keep(original, original)  # type: ignore[no-any-return]
         fill(derived, original, self._attribute)
         return derived
 

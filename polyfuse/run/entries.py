@@ -7,11 +7,11 @@ import operator
 import types
 from array import array
 from collections import ChainMap, UserDict, UserList, deque
-from collections.abc import ItemsView, KeysView, ValuesView
+from collections.abc import ItemsView, Iterable, KeysView, ValuesView
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
-from weakref import ref
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary, ref
 
 import numpy as np
 
@@ -34,6 +34,7 @@ KEPT_IN: tuple[tuple[tuple[type, ...], str], ...] = (
     ((UserDict, UserList), "data"),
     ((ChainMap,), "maps"),
     ((KeysView, ValuesView, ItemsView), "mapping"),
+    ((WeakKeyDictionary, WeakValueDictionary, WeakSet), "data"),
 )
 """Collections that keep what they hold in an attribute."""
 REFERENCES = (ContextVar, ref)
@@ -89,6 +90,12 @@ def entries(value: Any, *, is_whole: bool) -> Entries | None:
     if not isinstance(value, CONTAINERS):
         return None
     return Entries((*value, *value.values()) if is_whole and isinstance(value, MAPPINGS) else tuple(value))
+
+
+def members(value: Iterable[Any]) -> Entries:
+    """What a set holds, which has no order: the constants as one set, of other things which they are."""
+    others = sorted((v for v in value if not is_plain(v)), key=id)
+    return Entries((frozenset(filter(is_plain, value)), *others))
 
 
 def elements(value: Any) -> tuple[type, bytes] | None:

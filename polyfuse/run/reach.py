@@ -30,6 +30,7 @@ from polyfuse.run.entries import (
     is_plain,
     kept_in,
     length,
+    members,
     referred,
 )
 from polyfuse.run.installed import is_users
@@ -313,21 +314,25 @@ def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Ce
     """The items of a container, how many there are, and which keys; of a large one which they are, and those that are
     no constants or whose keys occur in the code.  Of other collections and of references what they lead to."""
     read = cell.read
-    if isinstance(value, set):
-        shown = f"set({cell.shown})"
-        yield Cell(lambda: frozenset(now) if isinstance(now := read(), set) else None, f"set({cell.name})", shown)
+    if isinstance(value, (set, frozenset)):
+        yield from _members(cell, value)
+        if isinstance(value, set):
+            whole, shown = (frozenset if is_plain(frozenset(value)) else members), f"set({cell.shown})"
+            yield Cell(lambda: whole(now) if isinstance(now := read(), set) else None, f"set({cell.name})", shown)
     elif isinstance(value, CONTAINERS):
         is_whole, is_mapping = len(value) > _ITEMS, isinstance(value, MAPPINGS)
         yield Cell(lambda: length(read()), f"len({cell.name})", f"len({cell.shown})")
         if is_whole or is_mapping:
             of_all = partial(entries, is_whole=is_whole)
             yield Cell(lambda: of_all(read()), f"list({cell.name})", f"list({cell.shown})")
+            yield from _members(cell, value if is_mapping else ())
         keys: Iterable[Any] = list(value) if is_mapping else range(len(value))
         if is_whole:
             pairs: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, MAPPINGS) else enumerate(value)
             keys = islice((k for k, v in pairs if (is_mapping and k in mentioned) or not is_plain(v)), _NESTED)
         for key in keys:
-            yield Cell(_item(read, key), f"{cell.name}[{key!r}]", f"{cell.shown}[{key!r}]")
+            name = repr(key) if is_plain(key) else id(key)
+            yield Cell(_item(read, key), f"{cell.name}[{name}]", f"{cell.shown}[{key!r}]")
     elif isinstance(value, BUFFERS):
         yield Cell(lambda: elements(read()), f"list({cell.name})", f"list({cell.shown})")
     elif isinstance(value, REFERENCES):
@@ -335,6 +340,12 @@ def _items(cell: Cell, value: Any, mentioned: Mapping[Any, None]) -> Iterator[Ce
     elif (kept := kept_in(value)) is not None:
         inner = Cell(_attribute(read, kept), f"{cell.name}.{kept}", cell.shown)
         yield from _items(inner, inner.read(), mentioned)
+
+
+def _members(cell: Cell, values: Iterable[Any]) -> Iterator[Cell]:
+    """What is in a set, or a key of a dictionary, and no constant: another one is another set."""
+    for value in islice((v for v in values if not is_plain(v)), _NESTED):
+        yield Cell(constant(value), f"{id(value)} in {cell.name}", f"what is in {cell.shown}", is_fixed=True)
 
 
 def _methods_of(cell: Cell, value: Any, wanted: _Wanted) -> Iterator[Cell]:

@@ -67,6 +67,46 @@ def the_order_of_a_dictionary() -> tuple[Callable[..., Any], Change]:
     return lambda x: x * next(iter(table.values())), lambda: table.update(a=table.pop("a"))
 
 
+class Scaled:
+    """All are shown alike."""
+
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    def __repr__(self) -> str:
+        return "Scaled"
+
+
+def in_an_object_of_a_set() -> tuple[Callable[..., Any], Change]:
+    one = Scaled(1.0)
+    held = {one, Scaled(2.0)}
+    return lambda x: x * sum(each.k for each in held), lambda: setattr(one, "k", 4.0)
+
+
+def in_an_object_of_a_frozen_set() -> tuple[Callable[..., Any], Change]:
+    one = Scaled(1.0)
+    held = frozenset((one, Scaled(2.0)))
+    return lambda x: x * sum(each.k for each in held), lambda: setattr(one, "k", 4.0)
+
+
+def in_an_object_that_is_a_key() -> tuple[Callable[..., Any], Change]:
+    one = Scaled(3.0)
+    held = {one: 1.0}
+    return lambda x: x * sum(key.k * value for key, value in held.items()), lambda: setattr(one, "k", 4.0)
+
+
+def under_one_of_two_keys_that_are_shown_alike() -> tuple[Callable[..., Any], Change]:
+    one = Scaled(0.0)
+    held = {one: 1.0, Scaled(0.0): 2.0}
+    return lambda x: x * sum(held.values()), lambda: held.update({one: 4.0})
+
+
+def under_a_weak_key() -> tuple[Callable[..., Any], Change]:
+    one = Scaled(0.0)
+    held = weakref.WeakKeyDictionary({one: 3.0})
+    return lambda x: x * held[one], lambda: held.update({one: 4.0})
+
+
 def behind_a_read_only_view() -> tuple[Callable[..., Any], Change]:
     table = {"scale": 3.0}
     shown = types.MappingProxyType(table)
@@ -222,6 +262,8 @@ PLACES = (
     *(in_a_long_list, in_a_large_dictionary, an_array_far_down_a_long_list, in_a_dictionary_far_down_a_long_list),
     *(in_a_dictionary_whose_keys_are_attributes, in_an_object_that_looks_names_up),
     *(the_order_of_a_dictionary, which_method_an_object_has),
+    *(in_an_object_of_a_set, in_an_object_of_a_frozen_set, in_an_object_that_is_a_key),
+    *(under_one_of_two_keys_that_are_shown_alike, under_a_weak_key),
     *(behind_a_read_only_view, among_the_values_of_a_dictionary, in_a_chain_of_dictionaries),
     *(in_a_dictionary_written_in_python, in_a_list_written_in_python, an_attribute_of_a_dictionary),
     *(in_an_array_of_python, in_bytes_that_change, in_a_context_variable, by_a_method_of_a_dictionary),
