@@ -15,14 +15,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 from polyfuse.frontends.numpy_like.classes import line_of
 
 Pairs = list[tuple[Any, Any]]
 
-_DICTIONARIES = (dict, OrderedDict, defaultdict)
+_WEAK = (WeakKeyDictionary, WeakValueDictionary)
+_DICTIONARIES = (dict, OrderedDict, defaultdict, *_WEAK)
 _SEQUENCES = (list, deque)
-_SETS = (set, frozenset)
+_CHANGED = (set, WeakSet)
+_SETS = (frozenset, *_CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Copied:
             self.original.clear()
             self.original.extend(restored(value) for _, value in now)
             return
-        if isinstance(self.original, set):
+        if isinstance(self.original, _CHANGED):
             self.original.clear()
             self.original.update(restored(value) for _, value in now)
             return
@@ -104,6 +107,11 @@ def is_holder(value: Any) -> bool:
     return kind in (tuple, SimpleNamespace, *_SEQUENCES, *_SETS, *_DICTIONARIES) or is_named_tuple(value)
 
 
+def is_weak(value: Any) -> bool:
+    """Whether what is added to a holder is gone with what stands in for it: such are copied, whatever they hold."""
+    return isinstance(value, (*_WEAK, WeakSet))
+
+
 def is_named_tuple(value: Any) -> bool:
     return isinstance(value, tuple) and type(value).__mro__[1] is tuple and hasattr(type(value), "_fields")
 
@@ -117,7 +125,7 @@ def held(value: Any) -> Iterable[Any]:
     """What a holder holds, keys of dictionaries as well."""
     if isinstance(value, SimpleNamespace):
         return vars(value).values()
-    return (*value, *value.values()) if isinstance(value, dict) else value
+    return (*value, *value.values()) if isinstance(value, _DICTIONARIES) else value
 
 
 def again(value: Any, parts: Iterable[Any]) -> Any:
@@ -136,7 +144,7 @@ def fill(copy: Any, value: Any, rebuilt: Callable[[Any], Any]) -> Copied:
     """Put into `copy` what stands in for what `value` holds."""
     if isinstance(value, _SEQUENCES):
         copy.extend(map(rebuilt, value))
-    elif isinstance(value, set):
+    elif isinstance(value, _CHANGED):
         copy.update(map(rebuilt, value))
     else:
         target = vars(copy) if isinstance(value, SimpleNamespace) else copy

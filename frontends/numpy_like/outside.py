@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from types import CellType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -129,6 +130,8 @@ def restored(value: Any, originals: Mapping[int, Any], depth: int = _DEPTH) -> A
     kind = type(value)
     if kind is Library or isinstance(value, Instead):
         return value.original
+    if kind is ref and (referred := originals.get(id(value()))) is not None:
+        return ref(referred)
     if kind is set:
         for part in [part for part in value if restored(part, originals, 0) is not part]:
             value.remove(part)

@@ -15,6 +15,7 @@ from functools import cached_property, partial, wraps
 from inspect import signature
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
+from weakref import ref
 
 import numpy as np
 
@@ -100,6 +101,8 @@ class Rebinder:
             return self._container(value)
         if _goes_on(value):
             return Iterating(self.trace, value)
+        if isinstance(value, ref):
+            return self._reference(value)
         if isinstance(value, BuiltinFunctionType):
             return self._python.get(id(value)) or self._builtin(value)
         return self.instance(value) if _is_users_object(value) else self._bare(value)
@@ -119,6 +122,12 @@ class Rebinder:
             return value if stand_in is holder else getattr(stand_in, value.__name__)
         is_numpys = (value.__module__ or "").startswith("numpy")
         return Foreign(value.__name__, value, self.trace.read) if is_numpys else self._bare(value)
+
+    def _reference(self, value: ref[Any]) -> Any:
+        """A weak reference, which leads to what stands in for an object."""
+        if id(value) not in self.done:
+            self._keep(value, Builtin(value, lambda: self.value(value())))
+        return self.done[id(value)]
 
     def _array(self, value: Any) -> Any:
         """An array that tells what is read of it; one of objects does not."""
@@ -165,7 +174,7 @@ class Rebinder:
         """A list, tuple or dictionary with what it holds rebuilt: one for each, so that what is added to it stays."""
         if id(value) in self.done or self.outside.is_shared(value):
             return self.done.get(id(value), value)
-        if not any(map(self._is_rebuilt, holders.held(value))):
+        if not any(map(self._is_rebuilt, holders.held(value))) and not holders.is_weak(value):
             return self.outside.share(value) if type(value) in (list, dict, set) else value
         if holders.is_fixed(value):
             self._keep(value, value)  # of a tuple that holds itself, by way of a list
@@ -185,7 +194,9 @@ class Rebinder:
             return depth > 0 and any(self._is_rebuilt(part, depth - 1) for part in holders.held(value))
         if isinstance(value, FunctionType):
             return not self.spaces.has(value)
-        if _draws(value) or _goes_on(value) or type(value) is np.ufunc or id(value) in self._python:
+        if _draws(value) or _goes_on(value) or isinstance(value, ref) or type(value) is np.ufunc:
+            return True
+        if id(value) in self._python:
             return True
         is_code = isinstance(value, (MethodType, partial)) or _jitted(value) is not None
         return is_code or _is_users_object(value) or _is_users_class(value)

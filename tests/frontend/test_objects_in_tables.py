@@ -133,3 +133,66 @@ def test_keys_that_traced_code_adds_are_the_objects() -> None:
     adding = Adding()
     np.testing.assert_array_equal(pf.jit(lambda x: adding.scaled(x))(X), X * 2)
     assert next(iter(factors)) is adding
+
+
+class Child:
+    def __init__(self, parent: Parent, k: float) -> None:
+        self.parent, self.k = weakref.ref(parent), k
+        parent.children.append(self)
+
+    def scaled(self, x: Any) -> Any:
+        parent = self.parent()
+        return -x if parent is None else x * self.k if parent.children[0] is self else x
+
+    def others(self, x: Any) -> Any:
+        return x * sum(child.k for child in LIVING if child is not self) * (NAMES["first"] is self)
+
+    def noted(self, x: Any) -> Any:
+        LIVING.add(self)
+        self.own = weakref.ref(self)
+        return x * COUNTS.setdefault(self, 2.0)
+
+
+class Parent:
+    def __init__(self) -> None:
+        self.children: list[Child] = []
+
+
+LIVING: weakref.WeakSet[Child] = weakref.WeakSet()
+NAMES: weakref.WeakValueDictionary[str, Child] = weakref.WeakValueDictionary()
+COUNTS: weakref.WeakKeyDictionary[Child, float] = weakref.WeakKeyDictionary()
+
+
+def test_weak_references_lead_to_the_object() -> None:
+    parent, other = Parent(), Parent()
+    first, second = Child(parent, 2.0), Child(parent, 3.0)
+    LIVING.update((first, second))
+    NAMES["first"] = first
+
+    def all_of_them(x: Any) -> Any:
+        return first.scaled(x) + 10 * second.scaled(x) + 100 * first.others(x)
+
+    jitted = pf.jit(all_of_them)
+
+    def check() -> None:
+        np.testing.assert_array_equal(jitted(X), all_of_them(X))
+
+    check()
+    parent.children.reverse()
+    check()
+    second.k = 5.0
+    check()
+    third = Child(other, 7.0)
+    LIVING.add(third)
+    check()
+    first.parent = weakref.ref(other)
+    check()
+    NAMES["first"] = second
+    check()
+
+
+def test_what_is_kept_weakly_is_the_object() -> None:
+    parent = Parent()
+    child = Child(parent, 2.0)
+    np.testing.assert_array_equal(pf.jit(lambda x: child.noted(x))(X), X * 2)
+    assert child in LIVING and child.own() is child and list(COUNTS.items()) == [(child, 2.0)]
