@@ -165,6 +165,6 @@ def fill(derived: type, original: type, rebuilt: Callable[[Any], Any]) -> None:
             continue
         again = _or_same(rebuilt(value)) if name == "__eq__" and callable(value) else rebuilt(value)
         type.__setattr__(derived, name, again)
-        if again is not value and hasattr(again, "__set_name__"):
+        if again is not value and hasattr(again, "__set_name__") and not stands_in(type(again)):
             again.__set_name__(derived, name)
     type.__setattr__(derived, "__is_filled__", True)

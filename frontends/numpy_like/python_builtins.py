@@ -14,13 +14,18 @@ from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import plain
 
+Named = dict[str, bool]
+"""Names of attributes that code asks for without showing them, and whether some object had none under it."""
+_MISSING = object()
 
-def stand_ins(original: dict[str, Any], named: set[str], original_of: Callable[[Any], Any]) -> dict[str, Any]:
+
+def stand_ins(original: dict[str, Any], named: Named, original_of: Callable[[Any], Any]) -> dict[str, Any]:
     """By name, what stands in for functions of `original`.  `named` gets the names of attributes that are asked for;
     `original_of`: what a value stands for."""
     found = {"len": length, "id": partial(identity, original_of)}
     found["isinstance"] = partial(is_instance, original["isinstance"])
-    found |= {name: partial(attribute, original[name], named) for name in ("getattr", "hasattr")}
+    found |= {"getattr": partial(attribute, original["getattr"], named)}
+    found |= {"hasattr": partial(has_attribute, original["getattr"], named)}
     found["vars"] = partial(attributes, original["vars"], named)
     found["sorted"] = partial(ordered, original["sorted"])
     for name, is_better in (("min", operator.lt), ("max", operator.gt)):
@@ -70,19 +75,31 @@ def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
     return original(stand_in, kinds) or type(value) in (kinds if type(kinds) is tuple else (kinds,))
 
 
-def attribute(original: Callable[..., Any], named: set[str], value: Any, name: Any, *default: Any) -> Any:
-    """`getattr` and `hasattr`, whose name the code need not show."""
-    if isinstance(name, str):
-        named.add(name)
-    return original(value, name, *default)
+def attribute(original: Callable[..., Any], named: Named, value: Any, name: Any, *default: Any) -> Any:
+    """`getattr`, whose name the code need not show."""
+    try:
+        found = original(value, name)
+    except AttributeError:
+        named[name] = True
+        if not default:
+            raise
+        return default[0]
+    named.setdefault(name, False)
+    return found
 
 
-def attributes(original: Callable[..., Any], named: set[str], *values: Any) -> Any:
+def has_attribute(original: Callable[..., Any], named: Named, value: Any, name: Any) -> bool:
+    """`hasattr`; `original` is `getattr`."""
+    return attribute(original, named, value, name, _MISSING) is not _MISSING
+
+
+def attributes(original: Callable[..., Any], named: Named, *values: Any) -> Any:
     """`vars`, which gives attributes of all names; of nothing the caller's variables."""
     if not values:
         return sys._getframe(2).f_locals  # behind `instead.Builtin.__call__`
     found = original(*values)
-    named.update(name for name in found if isinstance(name, str))
+    for name in found:
+        named.setdefault(name, False)
     return found
 
 

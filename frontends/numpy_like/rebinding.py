@@ -55,7 +55,7 @@ class Rebinder:
         self.done: dict[int, Any] = {}
         self.spaces = Spaces()
         self.outside = Outside(trace.read)
-        self.named: set[str] = set()  # attributes whose names the code computes
+        self.named: python_builtins.Named = {}
         self._originals: dict[int, Any] = {}  # by the identity of what stands in for them
         self._alive: list[Any] = []  # so that no identity is used twice
 
@@ -340,8 +340,11 @@ class Rebinder:
             found = object.__getattribute__(instance, name)
             if name == "__dict__":
                 self.outside.expose(found)  # in which arrays are not watched
-                self.named.update(found)
-            return found if name.startswith("__") else self.value(found)
+                self.named |= dict.fromkeys(found.keys() - self.named.keys(), False)
+            if name.startswith("__"):
+                return found
+            self.named.setdefault(name, False)  # which a descriptor of a library may have computed
+            return self.value(found)
 
         try:
             derived: type = self._keep(original, stand_in(original, bases, attribute, self.of_class, self.original))
@@ -369,6 +372,8 @@ class Rebinder:
             return property(self.function(attribute.fget), setter, attribute.fdel)
         if isinstance(attribute, cached_property):
             return KeptForTrace(self.function(attribute.func))
+        if hasattr(type(attribute), "__get__") and _is_users_object(attribute):
+            return self.instance(attribute)
         return attribute
 
 

@@ -82,8 +82,9 @@ class Traced:
     `guards` and `scalar_guards` say for which calls `program` holds; guards are over the symbols of the specs that
     were given.  `captured`: real arrays met by the function, hidden arguments after the given ones; `read`: those whose
     contents the program depends on; `watched`: those of which `read` says so where they are.  `named`: attributes asked
-    for by names that the function computes, `getattr(layer, f"w{k}")`.  `structure` and `leaves` rebuild the user's
-    nesting of results; leaves that are neither `Output` nor `SizeOutput` are constants.
+    for by names that the function may compute, `getattr(layer, f"w{k}")`, and whether some object had none.
+    `structure` and `leaves` rebuild the user's nesting of results; leaves that are neither `Output` nor `SizeOutput`
+    are constants.
     `results`: how many outputs are the user's; further ones are arguments written in place (`Program.writes`).
     """
 
@@ -97,7 +98,7 @@ class Traced:
     captured: tuple[np.ndarray[Any, Any], ...] = ()
     read: tuple[np.ndarray[Any, Any], ...] = ()
     watched: tuple[np.ndarray[Any, Any], ...] = ()
-    named: frozenset[str] = frozenset()
+    named: Mapping[str, bool] = field(default_factory=dict)
 
     def rebuild(self, outputs: Sequence[Any], sizes: Mapping[str, int] | None = None) -> Any:
         """The user's result from the program's outputs and the values of the size symbols."""
@@ -351,7 +352,7 @@ class _Attempt:
         state = self.state
         ranges = tuple([(position, *limits) for position, limits in sorted(state.ranges.items())])
         of_calls = self._scalar_guards(), ranges, tuple(state.captured), tuple(map(plain, state.read))
-        outside = rebinder.outside.arrays, frozenset(rebinder.named)
+        outside = rebinder.outside.arrays, rebinder.named
         return Traced(program, structure, tuple(leaves), results, tuple(guards), *of_calls, *outside)
 
     def _leaf(self, leaf: Any, outputs: list[Node]) -> Any:

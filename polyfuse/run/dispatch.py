@@ -11,7 +11,7 @@ find or make a plan, prepare a record, run it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -352,7 +352,7 @@ class Jitted:
             kinds = dict.fromkeys(users_classes_in(value))  # attributes and methods are theirs
             static |= {f"class {k} of {parameter}: {kind.__qualname__}": kind for k, kind in enumerate(kinds)}
         earlier: list[Cell] = []
-        named: frozenset[str] = frozenset()
+        named: Mapping[str, bool] = {}
         before: list[Snapshot] = []  # of every run: the last one is the trace, and two may change a value and back
 
         def snapshot() -> None:
@@ -361,7 +361,7 @@ class Jitted:
         while True:
             snapshot()
             traced = frontend.trace(self._function, args, kwargs, self._options.donate, snapshot)
-            named |= traced.named
+            named = {**named, **traced.named}
             after = Snapshot.of(self._function, static, named)
             changed = before[-1].changed_in(after)
             refuse_escapes(name, after.reach.functions, changed, frontend.origin)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import linecache
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -38,8 +38,8 @@ class Snapshot:
     held: Mapping[str, tuple[Any, Any]]
 
     @staticmethod
-    def of(function: Any, statics: Mapping[str, Any], names: Iterable[str] = ()) -> Snapshot:
-        """`names`: of attributes, besides those in the code."""
+    def of(function: Any, statics: Mapping[str, Any], names: Mapping[str, bool] | None = None) -> Snapshot:
+        """`names`: of attributes, besides those in the code, and whether some object has none."""
         found = reach(function, statics, names)
         return Snapshot(found, {cell.name: _kept(cell.read()) for cell in found.cells})
 

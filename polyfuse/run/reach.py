@@ -12,7 +12,7 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, partial, partialmethod
 from inspect import getattr_static
 from itertools import islice
@@ -66,16 +66,17 @@ class Reach:
     functions: tuple[types.FunctionType, ...]
 
 
-def reach(function: Any, statics: Mapping[str, Any], names: Iterable[str] = ()) -> Reach:
-    """What `function` may read and run.  `statics`: arguments that it takes as they are, by name; `names`: of
-    attributes, besides those in the code."""
+def reach(function: Any, statics: Mapping[str, Any], named: Mapping[str, bool] | None = None) -> Reach:
+    """What `function` may read and run.  `statics`: arguments that it takes as they are, by name; `named`: attributes
+    besides those in the code, and whether some object has none of that name."""
     roots = [_fixed(value, name) for name, value in statics.items()]
     roots += _applied(function)
     known = {id(f): f for f in _code(function, _Wanted())}
-    names = set(names)
+    names, absent = set(named or ()), frozenset(name for name, is_absent in (named or {}).items() if is_absent)
     while True:
         mentioned = {name: None for f in known.values() for name in _mentioned(f.__code__)} | dict.fromkeys(names)
-        wanted = _Wanted(mentioned, asked(known.values()))
+        code = asked(known.values())
+        wanted = _Wanted(mentioned, replace(code, absent=code.absent | absent))
         found, seen = dict[str, Cell](), set[int]()
         for root in (*roots, *(cell for f in known.values() for cell in _of_function(f, wanted.asked))):
             if root.name not in found:

@@ -50,7 +50,7 @@ class Traced:
     captured: tuple[Any, ...] = ()
     read: tuple[Any, ...] = ()
     watched: tuple[Any, ...] = ()
-    named: frozenset[str] = frozenset()
+    named: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

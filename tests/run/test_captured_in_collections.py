@@ -245,6 +245,49 @@ def behind_a_descriptor() -> tuple[Callable[..., Any], Change]:
     return lambda x: x * described.scale, lambda: described.held.update(scale=4.0)
 
 
+class Field:
+    def __init__(self, *default: float) -> None:
+        self.default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = "_" + name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return getattr(instance, self.name, *self.default)
+
+    def __set__(self, instance: Any, value: float) -> None:
+        setattr(instance, self.name, value)
+
+
+class Fielded:
+    given, assumed = Field(), Field(1.0)
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.given * self.assumed
+
+
+def behind_a_descriptor_that_computes_a_name() -> tuple[Callable[..., Any], Change]:
+    fielded = Fielded()
+    fielded.given = 3.0
+    return fielded.scaled, lambda: setattr(fielded, "given", 4.0)
+
+
+def behind_a_descriptor_that_computes_a_name_of_nothing() -> tuple[Callable[..., Any], Change]:
+    fielded = Fielded()
+    fielded.given = 3.0
+    return fielded.scaled, lambda: setattr(fielded, "assumed", 4.0)
+
+
+def under_a_computed_name_of_nothing() -> tuple[Callable[..., Any], Change]:
+    held = types.SimpleNamespace(w0=3.0)
+    return lambda x: x * sum(getattr(held, f"w{k}", 0.0) for k in range(2)), lambda: setattr(held, "w1", 4.0)
+
+
+def whether_something_is_under_a_computed_name() -> tuple[Callable[..., Any], Change]:
+    held = types.SimpleNamespace()
+    return lambda x: x * (3 + hasattr(held, f"w{len(x)}")), lambda: setattr(held, "w3", None)
+
+
 class Meta(type):
     _scale: float
 
@@ -270,6 +313,8 @@ PLACES = (
     *(behind_a_weak_reference, under_a_name_that_is_computed, an_array_under_a_name_that_is_computed),
     *(among_all_attributes, which_method_a_class_has, which_method_is_inherited),
     *(behind_a_descriptor, behind_a_property_of_a_class),
+    *(behind_a_descriptor_that_computes_a_name, behind_a_descriptor_that_computes_a_name_of_nothing),
+    *(under_a_computed_name_of_nothing, whether_something_is_under_a_computed_name),
 )
 
 
