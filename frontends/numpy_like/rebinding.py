@@ -325,6 +325,8 @@ class Rebinder:
             if hasattr(value, "__dict__"):
                 object.__setattr__(copy, "__dict__", self.outside.share(vars(value)))
             self.outside.copies.append(holders.Slots.of(value, copy))
+            if isinstance(type(value).__getattribute__, FunctionType):
+                self.outside.expose(value)  # of which it takes what is there by way of `object`
         except TypeError:
             copy = value
             self.outside.expose(value)
@@ -336,8 +338,10 @@ class Rebinder:
             return self.done[id(original)]  # type: ignore[no-any-return]
         bases = {kind: self.derived(kind) for kind in original.__mro__[1:] if _is_users_class(kind)}
 
+        look_up: Callable[[Any, str], Any] = object.__getattribute__
+
         def attribute(instance: Any, name: str) -> Any:
-            found = object.__getattribute__(instance, name)
+            found = look_up(instance, name)
             if name == "__dict__":
                 self.outside.expose(found)  # in which arrays are not watched
                 self.named |= dict.fromkeys(found.keys() - self.named.keys(), False)
@@ -350,6 +354,8 @@ class Rebinder:
             derived: type = self._keep(original, stand_in(original, bases, attribute, self.of_class, self.original))
         except TypeError:
             return self._keep(original, original)  # type: ignore[no-any-return]
+        if isinstance(of_users := original.__getattribute__, FunctionType):
+            look_up = self.function(of_users)
         fill(derived, original, self._attribute)
         return derived
 

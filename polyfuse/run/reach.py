@@ -273,7 +273,8 @@ def _parts(cell: Cell, wanted: _Wanted, depth: int, seen: set[int]) -> Iterator[
 
 def _attributes_of(cell: Cell, value: Any, wanted: _Wanted) -> Iterator[Cell]:
     """Attributes that count, those that something is not there under, and of one whose code may use all, which are."""
-    yield from (_below(cell, n) for n in _attributes(value) if wanted.has(n))
+    below = _kept if isinstance(type(value).__getattribute__, types.FunctionType) else _below
+    yield from (below(cell, n) for n in _attributes(value) if wanted.has(n))
     is_open = hasattr(value, "__dict__") and not (isinstance(value, types.ModuleType) and not _is_users_module(value))
     if not is_open or hasattr(type(value), "__getattr__"):  # which is code that is followed
         return
@@ -296,6 +297,19 @@ def _which_are_the_same(cells: Iterable[Cell]) -> Cell:
 
 def _below(cell: Cell, name: str) -> Cell:
     return Cell(_attribute(cell.read, name), f"{cell.name}.{name}", f"{cell.shown}.{name}")
+
+
+def _kept(cell: Cell, name: str) -> Cell:
+    """An attribute as it is kept, whatever code of the user's makes of the name: that code is followed."""
+    read = cell.read
+
+    def kept() -> Any:
+        try:
+            return object.__getattribute__(read(), name)
+        except AttributeError:
+            return ABSENT
+
+    return Cell(kept, f"{cell.name}.{name}", f"{cell.shown}.{name}")
 
 
 def _pairs(cell: Cell, name: str, values: Any) -> Iterator[Cell]:

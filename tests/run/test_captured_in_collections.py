@@ -288,6 +288,49 @@ def whether_something_is_under_a_computed_name() -> tuple[Callable[..., Any], Ch
     return lambda x: x * (3 + hasattr(held, f"w{len(x)}")), lambda: setattr(held, "w3", None)
 
 
+class Translating:
+    """Looks up some names under others, and what it takes itself tells nothing."""
+
+    def __init__(self, **held: Any) -> None:
+        self.__dict__.update(held)
+
+    def __getattribute__(self, name: str) -> Any:
+        found = object.__getattribute__(self, "_k" if name == "k" else name)
+        return found[0] if name == "large" else found
+
+
+class Inherited(Translating):
+    def __getattribute__(self, name: str) -> Any:
+        if name == "held":
+            return object.__getattribute__(self, "__dict__")["held"]["k"]
+        return super().__getattribute__("k" if name == "kk" else name)
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.kk
+
+
+def by_a_look_up_of_the_users() -> tuple[Callable[..., Any], Change]:
+    held = Translating(_k=3.0)
+    return lambda x: x * held.k, lambda: setattr(held, "_k", 4.0)
+
+
+def by_a_look_up_that_is_inherited() -> tuple[Callable[..., Any], Change]:
+    held = Inherited(_k=3.0)
+    return held.scaled, lambda: setattr(held, "_k", 4.0)
+
+
+def by_a_look_up_that_gives_something_else() -> tuple[Callable[..., Any], Change]:
+    table = {"k": 3.0}
+    held = Inherited(held=table)
+    return lambda x: x * held.held, lambda: table.update(k=4.0)
+
+
+def by_a_look_up_that_reads_an_array() -> tuple[Callable[..., Any], Change]:
+    large = np.full(10_000, 3.0)
+    held = Translating(large=large)
+    return lambda x: x * held.large, lambda: large.fill(4.0)
+
+
 class Meta(type):
     _scale: float
 
@@ -314,6 +357,8 @@ PLACES = (
     *(among_all_attributes, which_method_a_class_has, which_method_is_inherited),
     *(behind_a_descriptor, behind_a_property_of_a_class),
     *(behind_a_descriptor_that_computes_a_name, behind_a_descriptor_that_computes_a_name_of_nothing),
+    *(by_a_look_up_of_the_users, by_a_look_up_that_is_inherited),
+    *(by_a_look_up_that_gives_something_else, by_a_look_up_that_reads_an_array),
     *(under_a_computed_name_of_nothing, whether_something_is_under_a_computed_name),
 )
 
