@@ -58,6 +58,11 @@ def refuse_hidden(value: Any) -> None:
         raise TraceError(f"the result has a {kind}, which holds {what} of the trace", advice=advice, source=source)
 
 
+def holds_traced(value: Any) -> bool:
+    """Whether `value` is of a trace, or something that it holds."""
+    return origin(value) is not None or _held(value, _DEPTH) is not None
+
+
 def _first_line(code: CodeType) -> Source:
     text = linecache.getline(code.co_filename, code.co_firstlineno).rstrip("\n")
     return Source(code.co_filename, code.co_firstlineno, text)

@@ -21,7 +21,9 @@ import numpy as np
 
 from polyfuse.errors import TraceError
 from polyfuse.frontends.numpy_like import holders, python_builtins, random
+from polyfuse.frontends.numpy_like.cached import CachedProperty
 from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in, stands_in
+from polyfuse.frontends.numpy_like.escapes import holds_traced
 from polyfuse.frontends.numpy_like.instead import Builtin, Instead
 from polyfuse.frontends.numpy_like.namespace import Foreign, Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.outside import Outside, restored
@@ -56,6 +58,7 @@ class Rebinder:
         self.spaces = Spaces()
         self.outside = Outside(trace.read)
         self.named: python_builtins.Named = {}
+        self.passed: frozenset[int] = frozenset()  # identities of containers and objects that arguments were copied to
         self._originals: dict[int, Any] = {}  # by the identity of what stands in for them
         self._alive: list[Any] = []  # so that no identity is used twice
 
@@ -312,6 +315,12 @@ class Rebinder:
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
         return found
 
+    def _lasting(self, instance: Any) -> Any:
+        """The object that lasts when the trace is done, None for one that was made, or copied, for it or holds of it."""
+        original = self.original(instance)
+        is_lasting = original is not instance and id(original) not in self.passed and not holds_traced(original)
+        return original if is_lasting else None
+
     # ------------------------------------------------------------------------------------------ objects
     def instance(self, value: Any) -> Any:
         """An object with the same attributes and rebuilt methods; `value` itself where its class cannot be derived."""
@@ -377,26 +386,10 @@ class Rebinder:
             setter = attribute.fset and self.function(attribute.fset)
             return property(self.function(attribute.fget), setter, attribute.fdel)
         if isinstance(attribute, cached_property):
-            return KeptForTrace(self.function(attribute.func))
+            return CachedProperty(attribute, self.function(attribute.func), self._lasting)
         if hasattr(type(attribute), "__get__") and _is_users_object(attribute):
             return self.instance(attribute)
         return attribute
-
-
-class KeptForTrace:
-    """A `cached_property` whose values go with the trace, because they may be of it.  One that was found before the
-    trace is in the object's own dictionary, which comes first."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-        self._found: dict[int, tuple[Any, Any]] = {}
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None:
-            return self
-        if id(instance) not in self._found:
-            self._found[id(instance)] = (instance, self._function(instance))
-        return self._found[id(instance)][1]
 
 
 class Inlined:

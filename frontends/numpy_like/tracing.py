@@ -240,6 +240,7 @@ class _Attempt:
             rebinder.end()
 
     def _rebound(self, rebinder: Rebinder, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Traced:
+        rebinder.passed = tree.inside([*arguments, *keywords.values()])
         arguments = [rebinder.value(a) for a in arguments]
         keywords = {name: rebinder.value(a) for name, a in keywords.items()}
         before = naming.argument_leaves(self.function, arguments, keywords)
