@@ -33,9 +33,10 @@ from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.spaces import Spaces
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
-from polyfuse.frontends.numpy_like.third_party import Library, is_installed, is_third_party, is_users
+from polyfuse.frontends.numpy_like.third_party import Library, is_installed, is_third_party
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import Watched, plain
+from polyfuse.installed import is_users
 
 _MODULES = ("numpy", "polyfuse")
 _ITERATING = frozenset(("builtins", "itertools", "_collections", "_csv", "numpy"))
@@ -78,7 +79,7 @@ class Rebinder:
                 home = sys.modules[value.__module__]
                 is_public = getattr(home, value.__name__, None) is value
                 return getattr(Namespace(self.trace, home, rest and f"{rest}."), value.__name__) if is_public else value
-            return self.function(value) if is_users(value.__code__.co_filename, value.__module__) else self._bare(value)
+            return self.function(value) if _is_users_function(value) else self._bare(value)
         if isinstance(value, (MethodType, partial)):
             return self.function(value)
         if _draws(value):
@@ -221,7 +222,7 @@ class Rebinder:
         if _is_spelled_in_numpy(module.__name__):
             return UsersModule(self, module)
         if root not in _MODULES:
-            is_own = root not in sys.stdlib_module_names and is_users(getattr(module, "__file__", None) or "", root)
+            is_own = is_users(module.__name__, getattr(module, "__file__", None))
             return UsersModule(self, module) if is_own else self._bare(module)
         return Namespace(self.trace, module, f"{rest}." if root == "numpy" and rest else "", self.value)
 
@@ -316,7 +317,7 @@ class Rebinder:
         return found
 
     def _lasting(self, instance: Any) -> Any:
-        """The object that lasts when the trace is done, None for one that was made, or copied, for it or holds of it."""
+        """The object that lasts when the trace is done; None for one that was made or copied for it, or holds of it."""
         original = self.original(instance)
         is_lasting = original is not instance and id(original) not in self.passed and not holds_traced(original)
         return original if is_lasting else None
@@ -479,7 +480,11 @@ def _run_by(value: Any, kind: type) -> list[FunctionType]:
     inner = vars(value).get("__wrapped__") if hasattr(value, "__dict__") and not isinstance(value, type) else None
     bases = [base for base in kind.__mro__ if base.__module__ != "builtins"]
     found = [inner, *(part for base in bases for part in vars(base).values())]
-    return [f for f in found if isinstance(f, FunctionType) and is_users(f.__code__.co_filename, f.__module__)]
+    return [f for f in found if isinstance(f, FunctionType) and _is_users_function(f)]
+
+
+def _is_users_function(function: FunctionType) -> bool:
+    return is_users(function.__module__ or "", function.__code__.co_filename)
 
 
 def _holds_array(value: Any, depth: int = _DEPTH) -> bool:
@@ -509,4 +514,4 @@ def _is_users_class(kind: Any) -> bool:
     if not can_stand_in(kind):
         return False
     module = sys.modules.get(kind.__module__)
-    return is_users(getattr(module, "__file__", None) or "", kind.__module__)
+    return is_users(kind.__module__, getattr(module, "__file__", None))

@@ -79,6 +79,7 @@ class Trace:
     locations: dict[bytes, Location] = field(default_factory=dict)
     written: dict[bytes, Location] = field(default_factory=dict)  # of what stands in arrays after a line that writes
     names: dict[bytes, str] = field(default_factory=dict)
+    ran: set[str] = field(default_factory=set)  # files whose code has computed something
     inside: bool = False
     repeats: Counter[tuple[CodeType, int]] = field(default_factory=Counter)
     told: bool = False
@@ -157,6 +158,7 @@ class Trace:
         location = here()
         if location is None:
             return
+        self.ran.add(location.code.co_filename)
         self._count(location)
         values = list(result) if isinstance(result, (tuple, list)) else [result]
         for k, value in enumerate(values):

@@ -6,19 +6,14 @@ arrays, which count as read.
 
 from __future__ import annotations
 
-import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from polyfuse.frontends.numpy_like.watched import called
+from polyfuse.installed import is_users, package_of
 
-_LIBRARIES = tuple(
-    os.path.realpath(p) + os.sep for p in (sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")) if p
-)
-_PACKAGES = tuple(os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("purelib", "platlib"))
 _OURS = ("numpy", "polyfuse")
 _OF_BYTES = frozenset("array base64 binascii bz2 ctypes hashlib io lzma mmap struct zlib".split())
 """Modules of Python's own that read memory."""
@@ -62,12 +57,6 @@ class Library:
         return repr(self._original)
 
 
-def is_users(file: str, module: str | None) -> bool:
-    """Code outside the standard library and installed packages."""
-    is_library = (os.path.realpath(file) + os.sep).startswith(_LIBRARIES)
-    return not is_library and (module or "").partition(".")[0] not in _OURS
-
-
 def is_third_party(module: str | None) -> bool:
     """Whether a module is of an installed package, or one of Python's own that read memory."""
     root = (module or "").partition(".")[0].removeprefix("_")
@@ -77,9 +66,9 @@ def is_third_party(module: str | None) -> bool:
         return False
     files = (getattr(sys.modules.get(name), "__file__", None) for name in (module or "", root))
     file = next((file for file in files if file is not None), None)
-    return file is not None and not is_users(file, module)
+    return file is not None and not is_users(module or "", file)
 
 
 def is_installed(file: str) -> bool:
     """Whether code is of an installed package, under whatever name a decorator gave it."""
-    return os.path.realpath(file).startswith(_PACKAGES)
+    return package_of(file) is not None and not is_users("", file)

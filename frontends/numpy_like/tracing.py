@@ -38,6 +38,7 @@ from polyfuse.frontends.numpy_like.standard import Standard
 from polyfuse.frontends.numpy_like.state import Retrace, Trace
 from polyfuse.frontends.numpy_like.tracer import Buffer, Tracer
 from polyfuse.frontends.numpy_like.watched import plain, read
+from polyfuse.installed import note_traced
 from polyfuse.options import is_donated
 
 _log = logging.getLogger("polyfuse.trace")
@@ -170,7 +171,10 @@ def trace(
     while left:
         attempt = _Attempt(function, arguments, keywords or {}, name, frozenset(donate), assumptions)
         try:
-            return attempt.run()
+            traced = attempt.run()
+            if not note_traced(attempt.state.ran):
+                return traced
+            again()
         except Retrace as request:
             assumptions.add(request)
             assumptions.told = attempt.state.told
@@ -178,6 +182,9 @@ def trace(
             if request.guards or not request.symbols:  # sizes found equal are fewer symbols: that comes to an end
                 left -= 1
         except PolyfuseError as error:
+            if note_traced(attempt.state.ran):
+                again()
+                continue
             first = assumptions.refused
             if first is not None and _line(first) != _line(error):  # what else is in the way is of no help
                 raise first from None

@@ -17,6 +17,7 @@ from typing import Any
 
 from polyfuse.bindings import AnyGuard
 from polyfuse.errors import ArgumentError, OptionError
+from polyfuse.installed import note_traced
 from polyfuse.options import Options
 from polyfuse.plan import Plan
 from polyfuse.run.ahead import Executable, Lowered, default_layouts, keep
@@ -77,6 +78,8 @@ class Jitted:
         self._has_no_object = isinstance(function, staticmethod)
         function = function.__func__ if isinstance(function, staticmethod) else function
         functools.update_wrapper(self, function)
+        if (code := getattr(function, "__code__", None)) is not None:
+            note_traced((code.co_filename,), is_asked_for=True)
         self._function = function
         self._services = services
         self._parameters = Parameters.of(function)

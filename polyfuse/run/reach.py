@@ -18,6 +18,9 @@ from inspect import getattr_static
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
+from polyfuse.installed import is_fixed, is_users
 from polyfuse.run.asked import Asked, asked
 from polyfuse.run.entries import (
     ABSENT,
@@ -33,7 +36,6 @@ from polyfuse.run.entries import (
     members,
     referred,
 )
-from polyfuse.run.installed import is_users
 
 _DEPTH = 24  # how far attributes and items are followed
 _ITEMS = 256  # entries of a container that are read one by one; more are compared together
@@ -164,9 +166,18 @@ def _methods(value: Any, wanted: _Wanted) -> Iterator[types.FunctionType]:
 
 def _users_classes(value: Any) -> list[type]:
     """Those classes of a value that the user wrote: where its attributes are looked up, the first one wins."""
+    return [k for k in _classes(value) if is_users(k.__module__, _file_of(k))]
+
+
+def _classes(value: Any) -> list[type]:
+    """Those of a value, and of a class its own, in which something may change."""
     kind: type = type(value)
     kinds = (*value.__mro__, *kind.__mro__) if isinstance(value, type) else kind.__mro__
-    return [k for k in kinds if is_users(k.__module__, getattr(sys.modules.get(k.__module__), "__file__", None))]
+    return [k for k in kinds if not is_fixed(k.__module__) or is_users(k.__module__, _file_of(k))]
+
+
+def _file_of(kind: type) -> str | None:
+    return getattr(sys.modules.get(kind.__module__), "__file__", None)
 
 
 def users_classes_in(argument: Any, depth: int = _DEPTH) -> Iterator[type]:
@@ -196,8 +207,7 @@ def is_code(value: Any) -> bool:
 
 def is_of_users(value: Any) -> bool:
     """Whether `value` is an object of a class of the user's, which is looked into."""
-    kind = type(value)
-    return is_users(kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None))
+    return is_users(type(value).__module__, _file_of(type(value)))
 
 
 def _mentioned(code: types.CodeType) -> dict[Any, None]:
@@ -274,9 +284,11 @@ def _parts(cell: Cell, wanted: _Wanted, depth: int, seen: set[int]) -> Iterator[
 def _attributes_of(cell: Cell, value: Any, wanted: _Wanted) -> Iterator[Cell]:
     """Attributes that count, those that something is not there under, and of one whose code may use all, which are."""
     below = _kept if isinstance(type(value).__getattribute__, types.FunctionType) else _below
+    if isinstance(value, types.ModuleType) and not _is_users_module(value):
+        yield from (_below(cell, n) for n in _values(value) if n in wanted.mentioned)
+        return
     yield from (below(cell, n) for n in _attributes(value) if wanted.has(n))
-    is_open = hasattr(value, "__dict__") and not (isinstance(value, types.ModuleType) and not _is_users_module(value))
-    if not is_open or hasattr(type(value), "__getattr__"):  # which is code that is followed
+    if not hasattr(value, "__dict__") or hasattr(type(value), "__getattr__"):  # which is code that is followed
         return
     yield from (_below(cell, n) for n in wanted.asked.absent if getattr_static(value, n, ABSENT) is ABSENT)
     if wanted.asked.has_whole and not isinstance(value, types.ModuleType):
@@ -384,12 +396,20 @@ def _is_special(name: str) -> bool:
 def _attributes(value: Any) -> list[str]:
     """Names of what a user's object, class or module holds: methods and properties are code, not values."""
     if isinstance(value, types.ModuleType):
-        return list(vars(value)) if _is_users_module(value) else []
+        return list(vars(value))
     found = dict.fromkeys(() if isinstance(value, type) else getattr(value, "__dict__", ()))
-    for base in _users_classes(value):
+    for base in _classes(value):
         slots = (types.MemberDescriptorType,)
         found |= {n: None for n, v in vars(base).items() if isinstance(v, slots) or not hasattr(v, "__get__")}
     return list(found)
+
+
+def _values(module: types.ModuleType) -> list[str]:
+    """Names of what a module of an installed library holds, but for its code."""
+    code = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+    if is_fixed(module.__name__):
+        return []
+    return [name for name, value in vars(module).items() if not (isinstance(value, code) or _is_wrapped(value))]
 
 
 def _is_users_module(module: types.ModuleType) -> bool:

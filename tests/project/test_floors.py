@@ -18,7 +18,7 @@ FACE = {"polyfuse", "polyfuse.__main__", "polyfuse.api"}  # with polyfuse.face: 
 FLOORS = (  # from below; a room (a module or folder of the package) imports from its own floor and from lower ones
     {
         *("affine", "attributes", "bindings", "dtypes", "errors", "options", "scalars", "spans", "target", "terms"),
-        *("units", "overlap", "unravelled", "verdict", "version", "algebra"),
+        *("installed", "units", "overlap", "unravelled", "verdict", "version", "algebra"),
     },
     {"expr", "reference", "library_calls"},
     {"scop", "scop_builder", "rewrites", "scatters"},

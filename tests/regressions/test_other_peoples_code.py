@@ -14,7 +14,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.errors import ArgumentError
-from polyfuse.run.installed import is_users
+from polyfuse.installed import is_users
 
 X = np.arange(3.0)
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.installed import is_users
 from polyfuse.run.captures import watch
-from polyfuse.run.installed import is_users
 from polyfuse.run.reach import reach
 from tests.run.outside import Change, Jit, Place, X, assert_seen
 
@@ -232,7 +232,7 @@ def test_what_libraries_hold_is_not_watched() -> None:
 
 def test_libraries_are_no_code_of_the_users_wherever_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pip install --target`: what NumPy keeps for itself would be watched, and found changed after its first use."""
-    monkeypatch.setattr("polyfuse.run.installed._BESIDE", "/opt/site/")
+    monkeypatch.setattr("polyfuse.installed._BESIDE", "/opt/site/")
     is_users.cache_clear()
     try:
         assert not is_users("numpy.lib._twodim_base_impl", "/opt/site/numpy/lib/_twodim_base_impl.py")
