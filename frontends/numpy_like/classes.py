@@ -49,6 +49,10 @@ class StandIn(type):
         kinds = below(original_of(cls))
         return [*(rebuilt(kind) for kind in kinds if not stands_in(kind)), *own]
 
+    def __hash__(cls) -> int:
+        """That of the original, of which hashes of the user's may be made."""
+        return type.__hash__(original_of(cls))
+
     def __instancecheck__(cls, value: Any) -> bool:
         return type.__instancecheck__(original_of(cls), value)
 
@@ -158,12 +162,28 @@ def _or_same(equal: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return found
 
 
+def _of_original(hashed: Callable[[Any], int]) -> Callable[[Any], int]:
+    """``__hash__`` of the user's: that of the original, whatever it is made of."""
+
+    @wraps(hashed)
+    def found(one: Any) -> int:
+        original = object_of(one)
+        return hashed(one) if original is one else hash(original)
+
+    return found
+
+
+_LOOKED_UP_BY = {"__eq__": _or_same, "__hash__": _of_original}
+
+
 def fill(derived: type, original: type, rebuilt: Callable[[Any], Any]) -> None:
     """Gives a stand-in what its original has, functions `rebuilt`."""
     for name, value in vars(original).items():
         if name in _OWN or type(value).__name__ == "member_descriptor":
             continue
-        again = _or_same(rebuilt(value)) if name == "__eq__" and callable(value) else rebuilt(value)
+        again = rebuilt(value)
+        if name in _LOOKED_UP_BY and callable(value):
+            again = _LOOKED_UP_BY[name](again)
         type.__setattr__(derived, name, again)
         if again is not value and hasattr(again, "__set_name__") and not stands_in(type(again)):
             again.__set_name__(derived, name)

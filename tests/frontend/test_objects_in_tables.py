@@ -72,6 +72,32 @@ class Named:
         return x * NAMED[self] * NAMED[Named("a")]
 
 
+class Kind:
+    """Its hash is made of the class, or of that which it would have without."""
+
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.k == other.k  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.k))
+
+
+class Sort(Kind):
+    def scaled(self, x: Any) -> Any:
+        return x * SORTS[self] * SORTS[Sort(2.0)] * (Kind(2.0) not in SORTS)
+
+
+class Shifted:
+    def __hash__(self) -> int:
+        return super().__hash__() + 1
+
+    def scaled(self, x: Any) -> Any:
+        return x * SHIFTED[self]
+
+
 SUN, EARTH = Body(2.0, 5.0), Body(3.0, 7.0)
 BODIES, SCALES, HEAVY, FIXED = [SUN, EARTH], {EARTH: 7.0}, {SUN, EARTH}, frozenset((EARTH,))
 BY_ID, BY_HASH = {id(EARTH): 4.0}, {hash(EARTH): 5.0}
@@ -79,6 +105,8 @@ WEAK, WEAKLY = weakref.WeakKeyDictionary({EARTH: 6.0}), weakref.WeakSet([EARTH])
 TABLE, ROW = Table({EARTH: 3.0}), Row([SUN, EARTH])
 POINT, NAME = Point(2.0), Named("a")
 POINTS, NAMED = Table({POINT: 5.0}), Table({NAME: 6.0})
+SORT, SHIFT = Sort(2.0), Shifted()
+SORTS, SHIFTED = Table({SORT: 5.0}), Table({SHIFT: 6.0})
 
 
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
@@ -90,6 +118,8 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "in kinds of the user's": lambda x: EARTH.in_own_kinds(x),
     "equal by what it holds": lambda x: POINT.scaled(x),
     "equal by a name": lambda x: NAME.scaled(x),
+    "by a hash of its class": lambda x: SORT.scaled(x),
+    "by a hash made of its own": lambda x: SHIFT.scaled(x),
 }
 
 
