@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABCMeta
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
@@ -173,7 +173,7 @@ def _of_original(hashed: Callable[[Any], int]) -> Callable[[Any], int]:
     return found
 
 
-_LOOKED_UP_BY = {"__eq__": _or_same, "__hash__": _of_original}
+_LOOKED_UP_BY: Mapping[str, Callable[[Any], Any]] = {"__eq__": _or_same, "__hash__": _of_original}
 
 
 def fill(derived: type, original: type, rebuilt: Callable[[Any], Any]) -> None:

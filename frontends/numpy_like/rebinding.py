@@ -12,19 +12,19 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial, wraps
-from inspect import signature
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, NoReturn
+from typing import Any
 from weakref import ref
 
 import numpy as np
 
-from polyfuse.errors import TraceError
 from polyfuse.frontends.numpy_like import holders, python_builtins, random
 from polyfuse.frontends.numpy_like.cached import CachedProperty
 from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in, stands_in
 from polyfuse.frontends.numpy_like.escapes import holds_traced
+from polyfuse.frontends.numpy_like.inlined import Inlined
 from polyfuse.frontends.numpy_like.instead import Builtin, Instead
+from polyfuse.frontends.numpy_like.iterating import Iterating
 from polyfuse.frontends.numpy_like.namespace import Foreign, Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.outside import Outside, restored
 from polyfuse.frontends.numpy_like.python_math import MathStandIn
@@ -32,7 +32,7 @@ from polyfuse.frontends.numpy_like.registry import CREATION
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.spaces import Spaces
 from polyfuse.frontends.numpy_like.specs import is_array
-from polyfuse.frontends.numpy_like.state import Trace, located
+from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.third_party import Library, is_installed, is_third_party
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import Watched, plain
@@ -47,7 +47,6 @@ _USED = "__iter__ __len__ __getitem__ __contains__ __enter__ __add__ __mul__ __m
 """What an object does besides being called, which no stand-in does for it."""
 _AS_THEY_ARE = frozenset((Library, Tracer, SymbolicSize, bool, int, float, complex, str, bytes, type(None), range))
 _BUFFERS = {"memoryview", "bytearray"}  # of Python's own, likewise
-_OF_JITTED = frozenset("bind graph plan lower compile cache_info cache_clear".split())
 
 
 class Rebinder:
@@ -293,7 +292,7 @@ class Rebinder:
 
     def original(self, value: Any) -> Any:
         """What `value` stands for; what stands for nothing is its own."""
-        if isinstance(value, Instead) or type(value) is Library:
+        if issubclass(type(value), (Instead, Library)):  # which call themselves of other classes
             return value.original
         return self._originals.get(id(value), value)
 
@@ -391,54 +390,6 @@ class Rebinder:
         if hasattr(type(attribute), "__get__") and _is_users_object(attribute):
             return self.instance(attribute)
         return attribute
-
-
-class Inlined:
-    """A jitted function or method that traced code calls: a part of the program, with no plan and arrays of its own."""
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        object.__setattr__(self, "_function", function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if "out" in kwargs and "out" not in signature(self._function).parameters:
-            self._refuse("out= names memory", "Write out[...] = f(x), or leave it out.")
-        return self._function(*args, **kwargs)
-
-    @property
-    def function(self) -> Any:
-        return self._function
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _OF_JITTED:
-            self._refuse(f"{name} asks for a program of its own", "Call it, or use that outside of the trace.")
-        return getattr(self._function, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._function, name, value)
-
-    def _refuse(self, reason: str, advice: str) -> NoReturn:
-        problem = f"{self.__name__} is a part of the jitted function that calls it: {reason}"
-        raise located(TraceError(problem, advice=advice))
-
-
-class Iterating:
-    """An iterator that the function finds outside: it would give its next value when the function is traced only."""
-
-    def __init__(self, trace: Trace, iterator: Any) -> None:
-        self._trace, self._iterator = trace, iterator
-
-    def __iter__(self) -> Iterating:
-        return self
-
-    def __next__(self) -> Any:
-        raise located(
-            TraceError(
-                f"the {type(self._iterator).__name__} is read when the function is traced, and not at every call",
-                advice="Take its next value outside, and pass it as an argument.",
-            )
-        )
 
 
 class UsersModule:
