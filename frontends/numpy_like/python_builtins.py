@@ -23,7 +23,8 @@ def stand_ins(original: dict[str, Any], named: Named, original_of: Callable[[Any
     """By name, what stands in for functions of `original`.  `named` gets the names of attributes that are asked for;
     `original_of`: what a value stands for."""
     found = {"len": length, "id": partial(identity, original_of)}
-    found["isinstance"] = partial(is_instance, original["isinstance"])
+    found |= {"hash": partial(hashed, original["hash"], original_of)}
+    found |= {"isinstance": partial(is_instance, original["isinstance"])}
     found |= {"getattr": partial(attribute, original["getattr"], named)}
     found |= {"hasattr": partial(has_attribute, original["getattr"], named)}
     found["vars"] = partial(attributes, original["vars"], named)
@@ -117,3 +118,8 @@ def length(value: Any) -> Any:
 def identity(original_of: Callable[[Any], Any], value: Any) -> int:
     """`id`, of what stands in for something that of the user's: it may be a key that is kept."""
     return id(original_of(plain(value)))
+
+
+def hashed(original: Callable[[Any], int], original_of: Callable[[Any], Any], value: Any) -> int:
+    """`hash`, likewise."""
+    return original(original_of(value))

@@ -143,8 +143,9 @@ class _Arrays:
 
 def _is_read_once(value: Any, known: _Arrays) -> bool:
     """Whether one of the cells that hold `value` stands for all of them: only there it is looked into."""
-    is_looked_into = is_of_users(value) or (is_container(value) and not isinstance(value, ModuleType))
-    return is_looked_into or _is_in(value, known.captured)
+    if is_plain(value) or isinstance(value, ModuleType):
+        return False
+    return is_of_users(value) or is_container(value) or _is_in(value, known.captured)
 
 
 def _guards(cell: Cell, value: Any, known: _Arrays) -> list[tuple[Callable[[], Any], Any]]:

@@ -287,7 +287,9 @@ def _attributes_of(cell: Cell, value: Any, wanted: _Wanted) -> Iterator[Cell]:
     if isinstance(value, types.ModuleType) and not _is_users_module(value):
         yield from (_below(cell, n) for n in _values(value) if n in wanted.mentioned)
         return
-    yield from (below(cell, n) for n in _attributes(value) if wanted.has(n))
+    held = [n for n in _attributes(value) if wanted.has(n)]
+    held += [n for n in _held_in(_classes(value)) if n in wanted.mentioned]  # which may be of libraries
+    yield from (below(cell, n) for n in dict.fromkeys(held))
     if not hasattr(value, "__dict__") or hasattr(type(value), "__getattr__"):  # which is code that is followed
         return
     yield from (_below(cell, n) for n in wanted.asked.absent if getattr_static(value, n, ABSENT) is ABSENT)
@@ -397,11 +399,13 @@ def _attributes(value: Any) -> list[str]:
     """Names of what a user's object, class or module holds: methods and properties are code, not values."""
     if isinstance(value, types.ModuleType):
         return list(vars(value))
-    found = dict.fromkeys(() if isinstance(value, type) else getattr(value, "__dict__", ()))
-    for base in _classes(value):
-        slots = (types.MemberDescriptorType,)
-        found |= {n: None for n, v in vars(base).items() if isinstance(v, slots) or not hasattr(v, "__get__")}
-    return list(found)
+    return [*(() if isinstance(value, type) else getattr(value, "__dict__", ())), *_held_in(_users_classes(value))]
+
+
+def _held_in(kinds: Iterable[type]) -> list[str]:
+    """Names of what classes hold, and of slots of their objects."""
+    held = [pair for kind in kinds for pair in vars(kind).items()]
+    return [n for n, v in held if isinstance(v, types.MemberDescriptorType) or not hasattr(v, "__get__")]
 
 
 def _values(module: types.ModuleType) -> list[str]:

@@ -6,6 +6,7 @@ import copy
 import functools
 import operator
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -84,6 +85,9 @@ SLOPES = {np.tanh: 2.0, np.exp: 3.0, np.sum: 4.0}
 FUNCTIONS, MIXED, FIXED = [np.add, np.multiply], {relu, Norm, np.tanh}, frozenset((relu, Norm, np.exp))
 DENSE = Dense()
 NAME, OWN = "tanh", [len, max]
+NUMBERS = {id(relu): 2.0, id(Norm): 3.0, id(np.tanh): 5.0, id(len): 7.0}
+HASHES = {hash(relu): 2.0, hash(Norm): 3.0, hash(np.tanh): 5.0, hash(len): 7.0}
+WEAK = weakref.WeakKeyDictionary({relu: 2.0, Norm: 3.0})
 
 
 def by_default(a: Any, op: Any = np.add, act: Any = relu, kind: Any = Norm, made: Any = np.zeros) -> Any:
@@ -123,6 +127,9 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "bases": lambda a: a * (Dense.__base__ is Layer) * (Dense.__bases__ == (Layer,)) * (Layer.__base__ is object),
     "in line": lambda a: a * sum(vars(kind).get("slope", 0.0) for kind in type(DENSE).__mro__),
     "rebuilt as before": lambda a: DENSE.applied(a),
+    "by numbers": lambda a: a * NUMBERS[id(relu)] * NUMBERS[id(Norm)] * NUMBERS[id(np.tanh)] * NUMBERS[id(len)],
+    "by hashes": lambda a: a * HASHES[hash(relu)] * HASHES[hash(Norm)] * HASHES[hash(np.tanh)] * HASHES[hash(len)],
+    "weakly": lambda a: a * WEAK[relu] * WEAK[Norm],
     "generic": lambda a: Boxed[int](a).half * (Boxed.__bases__[0] is Generic),
 }
 
