@@ -169,11 +169,15 @@ def _users_classes(value: Any) -> list[type]:
     return [k for k in _classes(value) if is_users(k.__module__, _file_of(k))]
 
 
-def _classes(value: Any) -> list[type]:
-    """Those of a value, and of a class its own, in which something may change."""
+def _classes_of_libraries(value: Any) -> list[type]:
+    """Those of other packages' in which something may change."""
+    others = [k for k in _classes(value) if not is_fixed(k.__module__)]
+    return [k for k in others if not is_users(k.__module__, _file_of(k))]
+
+
+def _classes(value: Any) -> tuple[type, ...]:
     kind: type = type(value)
-    kinds = (*value.__mro__, *kind.__mro__) if isinstance(value, type) else kind.__mro__
-    return [k for k in kinds if not is_fixed(k.__module__) or is_users(k.__module__, _file_of(k))]
+    return (*value.__mro__, *kind.__mro__) if isinstance(value, type) else kind.__mro__
 
 
 def _file_of(kind: type) -> str | None:
@@ -288,7 +292,7 @@ def _attributes_of(cell: Cell, value: Any, wanted: _Wanted) -> Iterator[Cell]:
         yield from (_below(cell, n) for n in _values(value) if n in wanted.mentioned)
         return
     held = [n for n in _attributes(value) if wanted.has(n)]
-    held += [n for n in _held_in(_classes(value)) if n in wanted.mentioned]  # which may be of libraries
+    held += [n for n in _held_in(_classes_of_libraries(value)) if n in wanted.mentioned]
     yield from (below(cell, n) for n in dict.fromkeys(held))
     if not hasattr(value, "__dict__") or hasattr(type(value), "__getattr__"):  # which is code that is followed
         return
