@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,8 +15,8 @@ from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import plain
 
-Named = dict[str, bool]
-"""Names of attributes that code asks for without showing them, and whether some object had none under it."""
+Named = defaultdict[str, set[int]]
+"""Names of attributes that code asks for without showing them, and the identities of objects that had none."""
 _MISSING = object()
 
 
@@ -25,8 +26,8 @@ def stand_ins(original: dict[str, Any], named: Named, original_of: Callable[[Any
     found = {"len": length, "id": partial(identity, original_of)}
     found |= {"hash": partial(hashed, original["hash"], original_of)}
     found |= {"isinstance": partial(is_instance, original["isinstance"])}
-    found |= {"getattr": partial(attribute, original["getattr"], named)}
-    found |= {"hasattr": partial(has_attribute, original["getattr"], named)}
+    found |= {"getattr": partial(attribute, original["getattr"], named, original_of)}
+    found |= {"hasattr": partial(has_attribute, original["getattr"], named, original_of)}
     found["vars"] = partial(attributes, original["vars"], named)
     found["sorted"] = partial(ordered, original["sorted"])
     for name, is_better in (("min", operator.lt), ("max", operator.gt)):
@@ -76,22 +77,31 @@ def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
     return original(stand_in, kinds) or type(value) in (kinds if type(kinds) is tuple else (kinds,))
 
 
-def attribute(original: Callable[..., Any], named: Named, value: Any, name: Any, *default: Any) -> Any:
+def attribute(
+    original: Callable[..., Any],
+    named: Named,
+    original_of: Callable[[Any], Any],
+    value: Any,
+    name: Any,
+    *default: Any,
+) -> Any:
     """`getattr`, whose name the code need not show."""
     try:
         found = original(value, name)
     except AttributeError:
-        named[name] = True
+        named[name].add(id(original_of(value)))
         if not default:
             raise
         return default[0]
-    named.setdefault(name, False)
+    named.setdefault(name, set())
     return found
 
 
-def has_attribute(original: Callable[..., Any], named: Named, value: Any, name: Any) -> bool:
+def has_attribute(
+    original: Callable[..., Any], named: Named, original_of: Callable[[Any], Any], value: Any, name: Any
+) -> bool:
     """`hasattr`; `original` is `getattr`."""
-    return attribute(original, named, value, name, _MISSING) is not _MISSING
+    return attribute(original, named, original_of, value, name, _MISSING) is not _MISSING
 
 
 def attributes(original: Callable[..., Any], named: Named, *values: Any) -> Any:
@@ -100,7 +110,7 @@ def attributes(original: Callable[..., Any], named: Named, *values: Any) -> Any:
         return sys._getframe(2).f_locals  # behind `instead.Builtin.__call__`
     found = original(*values)
     for name in found:
-        named.setdefault(name, False)
+        named.setdefault(name, set())
     return found
 
 

@@ -10,6 +10,7 @@ import builtins
 import enum
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial, wraps
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -57,7 +58,7 @@ class Rebinder:
         self.done: dict[int, Any] = {}
         self.spaces = Spaces()
         self.outside = Outside(trace.read)
-        self.named: python_builtins.Named = {}
+        self.named: python_builtins.Named = defaultdict(set)
         self.passed: frozenset[int] = frozenset()  # identities of containers and objects that arguments were copied to
         self._originals: dict[int, Any] = {}  # by the identity of what stands in for them
         self._alive: list[Any] = []  # so that no identity is used twice
@@ -353,10 +354,10 @@ class Rebinder:
             found = look_up(instance, name)
             if name == "__dict__":
                 self.outside.expose(found)  # in which arrays are not watched
-                self.named |= dict.fromkeys(found.keys() - self.named.keys(), False)
+                self.named |= {key: set() for key in found.keys() - self.named.keys()}
             if name.startswith("__"):
                 return found
-            self.named.setdefault(name, False)  # which a descriptor of a library may have computed
+            self.named.setdefault(name, set())  # which a descriptor of a library may have computed
             return self.value(found)
 
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -83,7 +83,7 @@ class Traced:
     `guards` and `scalar_guards` say for which calls `program` holds; guards are over the symbols of the specs that
     were given.  `captured`: real arrays met by the function, hidden arguments after the given ones; `read`: those whose
     contents the program depends on; `watched`: those of which `read` says so where they are.  `named`: attributes asked
-    for by names that the function may compute, `getattr(layer, f"w{k}")`, and whether some object had none.
+    for by names that the function may compute, `getattr(layer, f"w{k}")`, and who had none.
     `structure` and `leaves` rebuild the user's nesting of results; leaves that are neither `Output` nor `SizeOutput`
     are constants.
     `results`: how many outputs are the user's; further ones are arguments written in place (`Program.writes`).
@@ -99,7 +99,7 @@ class Traced:
     captured: tuple[np.ndarray[Any, Any], ...] = ()
     read: tuple[np.ndarray[Any, Any], ...] = ()
     watched: tuple[np.ndarray[Any, Any], ...] = ()
-    named: Mapping[str, bool] = field(default_factory=dict)
+    named: Mapping[str, Collection[int]] = field(default_factory=dict)
 
     def rebuild(self, outputs: Sequence[Any], sizes: Mapping[str, int] | None = None) -> Any:
         """The user's result from the program's outputs and the values of the size symbols."""

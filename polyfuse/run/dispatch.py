@@ -11,7 +11,7 @@ find or make a plan, prepare a record, run it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -355,7 +355,7 @@ class Jitted:
             kinds = dict.fromkeys(users_classes_in(value))  # attributes and methods are theirs
             static |= {f"class {k} of {parameter}: {kind.__qualname__}": kind for k, kind in enumerate(kinds)}
         earlier: list[Cell] = []
-        named: Mapping[str, bool] = {}
+        named: Mapping[str, Collection[int]] = {}
         before: list[Snapshot] = []  # of every run: the last one is the trace, and two may change a value and back
 
         def snapshot() -> None:

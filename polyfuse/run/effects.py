@@ -10,9 +10,9 @@ from __future__ import annotations
 import dis
 import linecache
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,11 @@ class Snapshot:
     held: Mapping[str, tuple[Any, Any]]
 
     @staticmethod
-    def of(function: Any, statics: Mapping[str, Any], names: Mapping[str, bool] | None = None) -> Snapshot:
-        """`names`: of attributes, besides those in the code, and whether some object has none."""
-        found = reach(function, statics, names)
+    def of(
+        function: Any, statics: Mapping[str, Any], named: Mapping[str, Collection[int]] = MappingProxyType({})
+    ) -> Snapshot:
+        """`named`: attributes besides those in the code, and the identities of objects that have none."""
+        found = reach(function, statics, named)
         return Snapshot(found, {cell.name: _kept(cell.read()) for cell in found.cells})
 
     def changed_in(self, later: Snapshot) -> list[Cell]:

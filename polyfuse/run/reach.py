@@ -11,8 +11,8 @@ import builtins
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial, partialmethod
 from inspect import getattr_static
 from itertools import islice
@@ -68,17 +68,18 @@ class Reach:
     functions: tuple[types.FunctionType, ...]
 
 
-def reach(function: Any, statics: Mapping[str, Any], named: Mapping[str, bool] | None = None) -> Reach:
+def reach(
+    function: Any, statics: Mapping[str, Any], named: Mapping[str, Collection[int]] = types.MappingProxyType({})
+) -> Reach:
     """What `function` may read and run.  `statics`: arguments that it takes as they are, by name; `named`: attributes
-    besides those in the code, and whether some object has none of that name."""
+    besides those in the code, and the identities of objects that have none."""
     roots = [_fixed(value, name) for name, value in statics.items()]
     roots += _applied(function)
     known = {id(f): f for f in _code(function, _Wanted())}
-    names, absent = set(named or ()), frozenset(name for name, is_absent in (named or {}).items() if is_absent)
+    names = set(named)
     while True:
         mentioned = {name: None for f in known.values() for name in _mentioned(f.__code__)} | dict.fromkeys(names)
-        code = asked(known.values())
-        wanted = _Wanted(mentioned, replace(code, absent=code.absent | absent))
+        wanted = _Wanted(mentioned, asked(known.values()), named)
         found, seen = dict[str, Cell](), set[int]()
         for root in (*roots, *(cell for f in known.values() for cell in _of_function(f, wanted.asked))):
             if root.name not in found:
@@ -102,10 +103,17 @@ def _names_held(value: Any) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Names of attributes, and constants that may be keys, that the code of a function mentions; what else it asks."""
+    """Names of attributes, and constants that may be keys, that the code of a function mentions; what else it asks;
+    names that it computes, and who has nothing there."""
 
     mentioned: Mapping[Any, None] = field(default_factory=dict)
     asked: Asked = Asked()
+    named: Mapping[str, Collection[int]] = field(default_factory=dict)
+
+    def absent(self, value: Any) -> Iterator[str]:
+        """Names under which code may ask `value` for what it does not have."""
+        yield from self.asked.absent
+        yield from (name for name, lacking in self.named.items() if id(value) in lacking)
 
     def has(self, name: str) -> bool:
         return self.asked.has_whole or name in self.mentioned
@@ -267,7 +275,7 @@ def _parts(cell: Cell, wanted: _Wanted, depth: int, seen: set[int]) -> Iterator[
     value = cell.read()
     if isinstance(value, types.FunctionType):
         below = [_below(cell, n) for n in value.__dict__ if n in wanted.mentioned]
-        below += [_below(cell, n) for n in wanted.asked.absent if not hasattr(value, n)]
+        below += [_below(cell, n) for n in wanted.absent(value) if not hasattr(value, n)]
     elif _is_wrapped(value) and isinstance(inner := value.__wrapped__, types.FunctionType):
         wrapped = Cell(_attribute(cell.read, "__wrapped__"), f"{cell.name}.__wrapped__", cell.shown)
         below = [_below(wrapped, n) for n in inner.__dict__ if n in wanted.mentioned]
@@ -296,7 +304,7 @@ def _attributes_of(cell: Cell, value: Any, wanted: _Wanted) -> Iterator[Cell]:
     yield from (below(cell, n) for n in dict.fromkeys(held))
     if not hasattr(value, "__dict__") or hasattr(type(value), "__getattr__"):  # which is code that is followed
         return
-    yield from (_below(cell, n) for n in wanted.asked.absent if getattr_static(value, n, ABSENT) is ABSENT)
+    yield from (_below(cell, n) for n in wanted.absent(value) if getattr_static(value, n, ABSENT) is ABSENT)
     if wanted.asked.has_whole and not isinstance(value, types.ModuleType):
         names, read = partial(entries, is_whole=False), cell.read
         yield Cell(lambda: names(getattr(read(), "__dict__", None)), f"vars({cell.name})", f"vars({cell.shown})")

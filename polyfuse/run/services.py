@@ -5,7 +5,7 @@ The public face joins the real ones; tests join their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -34,9 +34,10 @@ class Traced:
     sizes the trace holds.  `fixed`: leaves of the call whose Python value the trace depends on; `ranges`: integers,
     with the least and the largest that it holds for.  `captured`: arrays that the function closes over; `read`: those
     whose contents the program depends on; `watched`: those of which `read` says so where they are.  `named`: attributes
-    that the function has asked for by names that it computes.  `results`: how many of the program's outputs the
-    function returns; further ones are arguments written in place.  `form`: whether the result is a ``single`` output, a
-    flat ``tuple`` of all of them, or anything ``else``.  `rebuild` makes the result of the outputs and the sizes.
+    that the function has asked for by names that it computes, and who had none.  `results`: how many of the program's
+    outputs the function returns; further ones are arguments written in place.  `form`: whether the result is a
+    ``single`` output, a flat ``tuple`` of all of them, or anything ``else``.  `rebuild` makes the result of the outputs
+    and the sizes.
     """
 
     program: Program
@@ -50,7 +51,7 @@ class Traced:
     captured: tuple[Any, ...] = ()
     read: tuple[Any, ...] = ()
     watched: tuple[Any, ...] = ()
-    named: Mapping[str, bool] = field(default_factory=dict)
+    named: Mapping[str, Collection[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
