@@ -139,6 +139,21 @@ def _addresses(facts: ArrayFacts) -> np.ndarray[Any, Any]:
     return np.asarray(SimpleNamespace(__array_interface__={"version": 3, "data": (facts.pointer, True), **bytes_}))
 
 
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A quick test whether other arrays would have the same keys but for alignment: it may say no where they have.
+
+    `check` takes the arrays one by one.  It is not asked, and no call recognised, where an array's `attribute` is true
+    or ``state.<changing>`` is not negative.  `can_be_freed`: an array that had memory may have none.
+    """
+
+    check: Callable[..., bool]
+    attribute: str = ""
+    state: Any = None
+    changing: str = ""
+    can_be_freed: bool = False
+
+
 class Library(Protocol):
     """Arrays of one library.  Methods raise ArgumentError for arrays that no kernel can take."""
 
@@ -151,9 +166,8 @@ class Library(Protocol):
     def read(self, array: Any) -> tuple[tuple[Any, ...], int]:
         """``(key, pointer)`` of `array`; the key equals that of `facts`.  Runs at every call."""
 
-    def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
-        """A quick test whether other arrays, given one by one, would have the same keys but for alignment: it may say
-        no where they have.  None where the library has no such test."""
+    def guard(self, arrays: Sequence[Any]) -> Guard | None:
+        """The quick test for arrays like these; None where the library has none."""
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         """A function that returns a new uninitialised C-order array, 16-byte aligned."""

@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from polyfuse.codegen.closures import function_of
 from polyfuse.run.arguments import INT64, LIBRARIES, SCALARS, Receiver
-from polyfuse.run.arrays import VECTOR_ALIGNMENT
+from polyfuse.run.arrays import VECTOR_ALIGNMENT, Guard
 from polyfuse.run.locks import PLANNING
 from polyfuse.run.record import Record, Target
 from polyfuse.run.services import KernelLaunch
@@ -252,18 +252,31 @@ class _Text:
             if (known := first.setdefault(id(array), name)) != name:
                 self.miss(f"{name} is not {known}")
         unique = [pair for pair in arrays if first[id(pair[1])] == pair[0]]
-        check = library.guard([array for _, array in unique])
-        if check is None:
+        guard = library.guard([array for _, array in unique])
+        if guard is None:
             raise _Unsuitable
-        self.names |= {"check": check, "pointer": library.pointer}
+        self.unasked(guard, [name for name, _ in unique])
+        self.names |= {"check": guard.check, "pointer": library.pointer}
         self.miss(f"not check({', '.join(name for name, _ in unique)})")
-        self.addresses(unique, library.pointer)
+        self.addresses(unique, library.pointer, guard.can_be_freed)
         self.pointers = [name if type(v) in SCALARS else _pointer(first[id(v)]) for name, v in self.leaves]
         self.targets = [_pointer(first[id(t.array)]) for t in seen.targets or ()]
 
-    def addresses(self, arrays: Sequence[tuple[str, Any]], pointer: Callable[[Any], int]) -> None:
-        """Read the address of every array; each is aligned as it was."""
-        aligned = []
+    def unasked(self, guard: Guard, arrays: Sequence[str]) -> None:
+        """Arrays that a guard does not tell from others, or cannot be asked about."""
+        conditions = [f"{name}.{guard.attribute}" for name in arrays if guard.attribute]
+        if guard.changing:
+            self.names["state"] = guard.state
+            conditions.insert(0, f"state.{guard.changing} >= 0")
+        if conditions:  # what is no array of this library may lack the attribute
+            met = f"    if {' or '.join(conditions)}:"
+            self.lines += ["try:", met, "        return MISSED", "except AttributeError:", "    return MISSED"]
+
+    def addresses(
+        self, arrays: Sequence[tuple[str, Any]], pointer: Callable[[Any], int], can_be_freed: bool
+    ) -> None:
+        """Read the address of every array; each is aligned as it was, and still has memory."""
+        aligned, held = [], []
         for name, array in arrays:
             at = _pointer(name)
             self.lines.append(f"{at} = pointer({name})")
@@ -272,8 +285,10 @@ class _Text:
                 self.miss(f"{at} % {VECTOR_ALIGNMENT} != {rest}")
             else:
                 aligned.append(at)
+                held += [at] if can_be_freed and pointer(array) else []
         if aligned:
-            self.miss(f"({' | '.join(aligned)}) & {VECTOR_ALIGNMENT - 1}")
+            freed = f"not ({' and '.join(held)}) or " if held else ""
+            self.miss(f"{freed}({' | '.join(aligned)}) & {VECTOR_ALIGNMENT - 1}")
 
     # ------------------------------------------------------------------------------------------ what is done then
     def body(self, seen: Seen) -> None:
@@ -372,8 +387,11 @@ class _Text:
 
     def launches(self, record: Record, places: Sequence[str]) -> None:
         """All launches; `places`: the addresses or numbers of leaves and outputs."""
-        self.names["stream"] = record.stream
-        self.lines.append("s = stream()")
+        if record.device.kind == "cpu":
+            self.lines.append("s = 0")
+        else:
+            self.names["stream"] = record.stream
+            self.lines.append("s = stream()")
         where = [*places, *self.buffers(record, places)]
         for k, step in enumerate(record.steps):
             assert isinstance(step, KernelLaunch), "a record that does more than launch"

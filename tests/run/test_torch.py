@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from polyfuse.run.dispatch import Jitted
 from polyfuse.run.recognised import MISSED
 
 torch = pytest.importorskip("torch")
+forward_ad = pytest.importorskip("torch.autograd.forward_ad")
 
 Jit = Callable[..., Jitted]
 
@@ -121,6 +122,44 @@ def test_numpy_beside_torch_on_one_device(jit: Jit) -> None:
     result = jit(chain)(x, y)
     assert torch.equal(result, reference(x, torch.from_numpy(y)))
     assert isinstance(jit(chain)(y, x), np.ndarray)
+
+
+def refused_tensors() -> Iterator[tuple[str, torch.Tensor]]:
+    freed = torch.zeros(3, 4)
+    freed.untyped_storage().resize_(0)
+    yield "nested tensor", torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    yield "no memory", torch._efficientzerotensor((3, 4))
+    yield "no memory", freed
+    yield "dual tensor", forward_ad.make_dual(torch.ones(3, 4), torch.ones(3, 4))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:.*jit.script.:DeprecationWarning")
+def test_tensors_that_look_like_plain_ones_are_refused_at_every_call(jit: Jit) -> None:
+    f, x, y = jit(lambda x: x * 2), torch.ones(3, 4), torch.zeros(3, 4)
+    with forward_ad.dual_level():
+        for words, tensor in refused_tensors():
+            for _ in range(3):  # cold, known, recognised
+                with pytest.raises(ArgumentError, match=f"x .*{words}"):
+                    f(tensor)
+                with pytest.raises(ArgumentError, match=f"out .*{words}"):
+                    f(x, out=tensor)
+                assert torch.equal(f(x, out=y), f(x))
+
+
+def test_tensors_without_elements_have_no_memory(jit: Jit) -> None:
+    f, empty = jit(lambda x: x * 2), torch.zeros(0, 3)
+    for _ in range(3):
+        assert f(empty).shape == (0, 3)
+    assert recognises(f, empty)
+
+
+@pytest.mark.filterwarnings("ignore:.*jit.script.:DeprecationWarning")
+def test_primals_of_dual_tensors_are_plain(jit: Jit) -> None:
+    f, x = jit(lambda x: x * 2), torch.ones(3)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, x)
+        assert torch.equal(f(forward_ad.unpack_dual(dual).primal), x * 2)
+        assert torch.equal(f(dual.detach()), x * 2)
 
 
 def recognises(f: Jitted, *args: object, **kwargs: object) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.library_calls import functions
 from polyfuse.library_calls.contraction import Contraction
-from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
+from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, Guard, unsupported_dtype
 from polyfuse.run.libraries.fields import Field, fieldwise
 from polyfuse.run.products import Product, matrix_product, primitives_of
 
@@ -47,7 +47,7 @@ class CuPyLibrary:
         where = data.device_id
         return ("cupy", array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT, where), pointer
 
-    def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
+    def guard(self, arrays: Sequence[Any]) -> Guard | None:
         """Those fields first that tell most for their price.  For C order the flag says what strides would."""
         single = cupy.cuda.runtime.getDeviceCount() == 1
 
@@ -56,7 +56,7 @@ class CuPyLibrary:
             where: list[Field] = [] if single else [("data.device_id", "==", a.data.device_id)]
             return [("dtype", "is", a.dtype), ("shape", "==", a.shape), order, *where]
 
-        return fieldwise(cupy.ndarray, [fields(a) for a in arrays])
+        return Guard(fieldwise(cupy.ndarray, [fields(a) for a in arrays]))
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         make = _maker(shape, dtype.numpy)

@@ -12,7 +12,7 @@ import numpy as np
 from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError, UnsupportedError
 from polyfuse.library_calls.contraction import Contraction
-from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, unsupported_dtype
+from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, Guard, unsupported_dtype
 
 
 def _pointer(array: Any) -> int:
@@ -45,7 +45,7 @@ class NumbaLibrary:
         pointer = _pointer(array)
         return ("numba", array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT), pointer
 
-    def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
+    def guard(self, arrays: Sequence[Any]) -> Guard | None:
         del arrays
         return None
 

@@ -13,7 +13,7 @@ from polyfuse.dtypes import DType, from_numpy
 from polyfuse.errors import ArgumentError
 from polyfuse.library_calls import functions
 from polyfuse.library_calls.contraction import Contraction
-from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, host_pointer, unsupported_dtype
+from polyfuse.run.arrays import HOST, VECTOR_ALIGNMENT, ArrayFacts, Device, Guard, host_pointer, unsupported_dtype
 from polyfuse.run.libraries.fields import fieldwise
 from polyfuse.run.products import Product, matrix_product, primitives_of
 
@@ -58,9 +58,9 @@ class NumPyLibrary:
         pointer = host_pointer(array)
         return (array.dtype, array.shape, array.strides, pointer % VECTOR_ALIGNMENT), pointer
 
-    def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
+    def guard(self, arrays: Sequence[Any]) -> Guard | None:
         fields = [[("dtype", "is", a.dtype), ("shape", "==", a.shape), ("strides", "==", a.strides)] for a in arrays]
-        return fieldwise(np.ndarray, fields)
+        return Guard(fieldwise(np.ndarray, fields))
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         del device  # there is one host

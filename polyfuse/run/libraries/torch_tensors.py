@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from polyfuse import dtypes
 from polyfuse.dtypes import DType
 from polyfuse.errors import ArgumentError
 from polyfuse.library_calls.contraction import Contraction
-from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, c_strides, unsupported_dtype
+from polyfuse.run.arrays import VECTOR_ALIGNMENT, ArrayFacts, Device, Guard, c_strides, unsupported_dtype
 from polyfuse.run.products import Primitives, Product, matrix_product
 
 _TO_TORCH = {
@@ -35,6 +36,13 @@ _TO_TORCH = {
 _FROM_TORCH = {theirs: ours for ours, theirs in _TO_TORCH.items()}
 
 _is_grad_enabled = torch.is_grad_enabled
+_MATERIALISE = "If it is lazily zero (autograd makes such tensors), pass x + 0; if its storage was freed, refill it."
+
+
+def _current_level() -> int:
+    """The innermost `dual_level`, below 0 outside of all; where torch does not tell, it could be any."""
+    level: int = getattr(forward_ad, "_current_level", 0)
+    return level
 
 
 def _view(array: Any, starts: tuple[int, ...], offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
@@ -84,20 +92,29 @@ class TorchLibrary:
         device = array.device
         try:
             pointer = array.data_ptr()
-            return (array.dtype, array.shape, array.stride(), pointer % VECTOR_ALIGNMENT, device), pointer
+            key = (array.dtype, array.shape, array.stride(), pointer % VECTOR_ALIGNMENT, device)
         except RuntimeError:
             _check(array, Device(device.type))
             raise ArgumentError(" is a tensor without memory", advice="Pass a plain tensor.") from None
+        if not pointer and array.numel():
+            _check(array, Device(device.type))
+            raise ArgumentError(" has elements but no memory", advice=_MATERIALISE)
+        if _current_level() >= 0 and forward_ad.unpack_dual(array).tangent is not None:
+            raise _has_tangent()
+        return key, pointer
 
-    def guard(self, arrays: Sequence[Any]) -> Callable[..., bool] | None:
+    def guard(self, arrays: Sequence[Any]) -> Guard | None:
         """torch.compile's own test, in C++: type, dtype, device, sizes, strides, requires_grad under grad mode, and the
-        dispatch keys, which tell lazy views and function transforms.  0.2 us for two tensors where `read` takes 2."""
+        dispatch keys, which tell lazy views and function transforms.  0.2 us for two tensors where `read` takes 2.  A
+        nested tensor, which has no strides, would end the process there; it does not see tangents, which there are
+        within a `dual_level` only."""
         try:
             guards = torch._C._dynamo.guards.TensorGuards(*arrays, dynamic_dims_sizes=None, dynamic_dims_strides=None)
             check: Callable[..., bool] = guards.check
-            return check if _is_strict(check, arrays) else None
+            is_strict = _is_strict(check, arrays)
         except (AttributeError, TypeError, RuntimeError, SystemError):  # another torch: it is no public interface
             return None
+        return Guard(check, "is_nested", forward_ad, "_current_level", can_be_freed=True) if is_strict else None
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, device: Device) -> Callable[[], Any]:
         empty, element = torch.empty, _TO_TORCH[dtype]
@@ -187,8 +204,20 @@ def _lazy_negation() -> ArgumentError:
     return ArgumentError(" is a lazily negated view", advice="Pass x.resolve_neg().")
 
 
+def _has_tangent() -> ArgumentError:
+    return ArgumentError(
+        " is a dual tensor, and polyfuse computes no tangents",
+        advice="Pass forward_ad.unpack_dual(x).primal, or x.detach().",
+    )
+
+
 def _check(array: Any, device: Device) -> None:
     """Raise ArgumentError for a tensor that has no plain memory of a known dtype."""
+    if array.is_nested:
+        raise ArgumentError(
+            " is a nested tensor, whose rows have lengths of their own",
+            advice="Pass x.to_padded_tensor(0.0), or one of x.unbind() at a time.",
+        )
     if array.layout is not torch.strided:
         raise ArgumentError(f" has layout {array.layout}", advice="Pass x.to_dense().")
     if device.kind not in ("cpu", "cuda"):
