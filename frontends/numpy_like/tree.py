@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,12 +123,25 @@ def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
     return None if kind is type(None) else _filled(structure, children)
 
 
+def _tuple(kind: type[tuple[Any, ...]], items: list[Any]) -> tuple[Any, ...]:
+    """A tuple of type `kind`, or the nearest that may hold tracers: a named tuple for `sys.version_info`, the only
+    one of its kind, and a tuple for `torch.Size`, which takes integers."""
+    try:
+        return tuple.__new__(kind, items)
+    except TypeError:  # laid out otherwise than a tuple, or made otherwise
+        names = getattr(kind, "__match_args__", ())
+    try:
+        return kind(items) if names else tuple(items)
+    except TypeError:
+        return namedtuple(kind.__name__, names)(*items)
+
+
 def _filled(structure: Structure, children: list[Any]) -> Any:
     kind: Any = structure.kind
     count = len(children) - len(structure.further)
     items, attributes = children[:count], children[count:]
     if issubclass(kind, tuple):
-        made: Any = tuple.__new__(kind, items)
+        made: Any = _tuple(kind, items)
     elif issubclass(kind, list):
         made = list.__new__(kind)
         list.extend(made, items)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import Counter, OrderedDict, defaultdict, namedtuple
 from dataclasses import InitVar, dataclass, field
 from typing import Any
@@ -114,6 +116,18 @@ def test_no_constructor_runs_again(given: Any) -> None:
     found = pf.jit(lambda p: p)(given)
     assert type(found) is type(given)
     same(function(found), function(given))
+
+
+@pytest.mark.parametrize("static", [(), "t"])
+def test_tuples_that_c_makes_are_tuples(static: Any) -> None:
+    day = time.gmtime(0)
+    dated = pf.jit(lambda x, t: (x * t[0] + t.tm_year, t), static=static)
+    for _ in range(3):
+        found, back = dated(X, day)
+        same(found, X * day[0] + day.tm_year)
+        assert type(back) is time.struct_time and back == day
+    numbered = pf.jit(lambda x, t: x * t[1] + t.major, static=static)
+    same(numbered(X, sys.version_info), X * sys.version_info[1] + sys.version_info.major)
 
 
 def test_what_holds_itself_is_refused() -> None:

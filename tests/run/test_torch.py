@@ -295,3 +295,21 @@ def test_inference_tensors_may_be_written(jit: Jit) -> None:
         for _ in range(3):
             y = x.clone()
             assert torch.equal(f(y, out=y), expected)
+
+
+@pytest.mark.parametrize("static", [(), "t"])
+def test_shapes_are_tuples(jit: Jit, static: object) -> None:
+    f, x = jit(lambda x, t: (x * t[1], t), static=static), torch.ones(3, 4)
+    for _ in range(3):
+        found, shape = f(x, x.shape)
+        assert torch.equal(found, x * 4)
+        assert shape == (3, 4)
+
+
+def test_results_of_torch_with_names_are_arguments(jit: Jit) -> None:
+    f, x = jit(lambda t: (t.values * 2, t)), torch.randn(3, 4)
+    for _ in range(3):
+        found, back = f(x.max(0))
+        assert torch.equal(found, x.max(0).values * 2)
+        assert type(back) is torch.return_types.max
+        assert torch.equal(back.indices, x.max(0).indices)
