@@ -20,7 +20,7 @@ class Inlined:
     def __init__(self, function: Callable[..., Any]) -> None:
         object.__setattr__(self, "_function", function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if "out" in kwargs and "out" not in signature(self._function).parameters:
             self._refuse("out= names memory", "Write out[...] = f(x), or leave it out.")
         return self._function(*args, **kwargs)

@@ -176,7 +176,7 @@ class Foreign(Instead):
         super().__init__(original)
         self._name, self._reads = name, reads
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _holds_array((*args, *kwargs.values())):
             trace = next(traces_in((*args, *kwargs.values())), None)
             if trace is None:  # a selection by a mask
@@ -267,7 +267,7 @@ class Function(Instead):
         super().__init__(original)
         self._trace, self._name = trace, name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         values = (*args, *kwargs.values())
         if self._original is not None and not has_terms(values) and not any(True for _ in traces_in(values)):
             return applied(self._original, args, kwargs, self._trace.read)

@@ -36,7 +36,7 @@ class Library:
     def __class__(self) -> Any:
         return type(self._original)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return called(self._original, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:

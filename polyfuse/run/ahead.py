@@ -61,7 +61,7 @@ class Executable:
     counters: Counters = field(default_factory=Counters)
     records: dict[tuple[Any, ...], Record] = field(default_factory=dict)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         reading = self.lowered.read(args, kwargs)
         key = tuple(reading.key)
         record = self.records.get(key)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from polyfuse.bindings import AnyGuard
@@ -135,7 +135,7 @@ class Jitted:
         return Receiver(arguments[0]) if is_receiver(arguments[0]) else None
 
     # ------------------------------------------------------------------------------------------ calls
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if STATUS_PAGES:
             BOARD.check()
         result = self._latest(args, kwargs)
@@ -207,7 +207,7 @@ class Jitted:
             raise ArgumentError(" is a spec, which has no values", advice=advice)
         return False
 
-    def bind(self, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall:
+    def bind(self, /, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall:
         """The call with these arrays, ready to be launched again and again: their contents may change, they may not.
 
         Without `out` every launch writes the same arrays, which it returns.  Raises as the call does.
@@ -218,7 +218,7 @@ class Jitted:
         targets = None if out is None else self._targets(record, out)
         return BoundCall.of(record, reading.values, reading.leaves, targets, out)
 
-    def graph(self, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall | GraphCall:
+    def graph(self, /, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall | GraphCall:
         """As `bind`, with all launches captured into one CUDA graph, which replays on the caller's current stream.
 
         For arrays on the host there is nothing to capture: the result is that of `bind`.  Raises ArgumentError for
@@ -232,15 +232,17 @@ class Jitted:
         return GraphCall.of(bound, backend, self._parameters.function)
 
     # ------------------------------------------------------------------------------------------ ahead of time
-    def plan(self, *args: Any, **kwargs: Any) -> Plan:
+    def plan(self, /, *args: Any, **kwargs: Any) -> Plan:
         """The plan for arguments or shape specs, without running anything.  Keywords that are no parameters of the
-        function are options: ``target``, ``fuse`` and the others of `Options`.  With ``autotune``, of arguments like
+        function are options: ``target``, ``fuse`` and the others of `Options` (all others go to ``**kwargs``, where the
+        function has that).  With ``autotune``, of arguments like
         those of an earlier call, the plan that was the fastest then."""
         return self.lower(*args, **kwargs).plan
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+    def lower(self, /, *args: Any, **kwargs: Any) -> Lowered:
         """As `plan`; the result can be compiled."""
-        wanted = {n: kwargs.pop(n) for n in list(kwargs) if n not in self._parameters.names}
+        own = self._parameters.of_function(kwargs, {f.name for f in fields(Options)})
+        wanted = {n: kwargs.pop(n) for n in kwargs.keys() - own}
         options = self._named(self._options.updated(wanted))
         arguments = self._parameters.bind(args, kwargs)
         refuse_texts(self._parameters.names, arguments, self._static)
@@ -261,7 +263,7 @@ class Jitted:
             plan = plan or self._variants.plan(program, self._target(device, options), options, layouts)
         return Lowered(plan, variant, tuple(reading.structure), self._reread, self._services, self._variants)
 
-    def compile(self, *args: Any, **kwargs: Any) -> Executable:
+    def compile(self, /, *args: Any, **kwargs: Any) -> Executable:
         """As `lower`, compiled, which needs no device; running it does."""
         return self.lower(*args, **kwargs).compile()
 

@@ -53,7 +53,7 @@ class JittedMethod:
     def __init__(self, jitted: Jitted, instance: Any) -> None:
         self._jitted, self._instance = jitted, instance
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._jitted(self._instance, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -87,6 +87,11 @@ class Parameters:
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 
+    def of_function(self, keywords: Collection[str], options: Collection[str]) -> set[str]:
+        """Those of the keywords that are the function's: the others are options."""
+        takes_any = any(p.kind is _KINDS.VAR_KEYWORD for p in self.signature.parameters.values())
+        return {k for k in keywords if k in self.names or (takes_any and k not in options)}
+
     def _merge(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """Keyword arguments in their places; None for a call that does not bind."""
         values, used = list(args), 0

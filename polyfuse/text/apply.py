@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Planned(Protocol):
     """A jitted function."""
 
-    def plan(self, *args: Any, **kwargs: Any) -> Plan: ...
+    def plan(self, /, *args: Any, **kwargs: Any) -> Plan: ...
 
 
 def parse_schedule(text: str, function: Planned, *specs: Any, **options: Any) -> Plan:

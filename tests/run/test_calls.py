@@ -265,6 +265,18 @@ def test_other_objects_are_refused_by_name(jit: Jit) -> None:
         f(random(3))
 
 
+def test_keywords_may_have_any_name(jit: Jit) -> None:
+    f, x = jit(lambda **kw: kw["self"] + kw["args"]), random(3)
+    for _ in range(3):
+        assert_close(f(self=x, args=x), x + x)
+    for ready in (f.bind(self=x, args=x), f.graph(self=x, args=x)):
+        assert_close(ready(), x + x)
+    assert_close(f.compile(self=x, args=x)(self=x, args=x), x + x)
+    assert len(f.plan(self=x, args=x, fuse=False).kernels) == 1
+    with pytest.raises(OptionError, match="unknown option 'other'"):
+        jit(lambda x: x).plan(x, other=1)
+
+
 def test_methods(jit: Jit) -> None:
     class Model:
         scale = 3.0
