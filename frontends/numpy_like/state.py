@@ -22,7 +22,7 @@ from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
 from polyfuse.errors import DTypeError, IndexingError, OutOfRangeError, PolyfuseError, ShapeError, TraceError
 from polyfuse.expr import Node
-from polyfuse.frontends.numpy_like.bounds import is_nonnegative
+from polyfuse.frontends.numpy_like.bounds import highest, is_nonnegative, lowest
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
 from polyfuse.frontends.numpy_like.specs import numpy_dtype
@@ -362,9 +362,9 @@ class Trace:
         return False
 
     def confine(self, node: Node, low: int, high: int) -> None:
-        """A Python integer has to lie in ``low ... high``.  An argument or a size does so from here on; an argument
-        that is beyond, and those that the integer is computed from, are fixed, so that its value is known while
-        tracing.  Raises OutOfRangeError for a size that is beyond."""
+        """A Python integer has to lie in ``low ... high``.  An argument, a size or an index does so from here on; an
+        argument that is beyond, and what else the integer is computed from, is fixed, so that its value is known while
+        tracing.  Raises OutOfRangeError for a size or an index that is beyond."""
         match node:
             case expr.Scalar():
                 value = self.scalars.get(node.position)
@@ -372,27 +372,35 @@ class Trace:
                     self.again(Retrace(position=node.position))
                 least, most = self.ranges.get(node.position, (low, high))
                 self.ranges[node.position] = max(low, least), min(high, most)
-            case expr.Iota() | expr.Map() if (sizes := _factors(node)) is not None:
-                fits = all(self.decide(Affine.of(high) - n) and self.decide(n - low) for n in sizes)
-                if not fits or (len(sizes) > 1 and self.decide_volume(sizes, high)):
-                    raise OutOfRangeError(
-                        f"the size {'*'.join(map(str, sizes))} is out of bounds for integers of {low} to {high}",
-                        advice="Cast the array to a wider dtype.",
-                    )
+            case expr.Iota() | expr.Map() if (factors := _factors(node)) is not None:
+                fits = all(self.decide(Affine.of(high) - most) and self.decide(least - low) for least, most in factors)
+                ends = [most if self.decide(most + least) else -least for least, most in factors]
+                if not fits or (len(ends) > 1 and self.decide_volume(tuple(ends), high)):
+                    product = str(ends[0]) if len(ends) == 1 else "*".join(f"({end})" for end in ends)
+                    raise _beyond(f"an index up to {product}" if node.shape else f"the size {product}", low, high)
+            case expr.Map(shape=shape) if shape:  # computed of indices: exact, for the sizes that this call has
+                values = settled(self, node)
+                if values is not None and values.size and not low <= values.min() <= values.max() <= high:
+                    raise _beyond("an integer computed of an index", low, high)
             case expr.Map():
                 for operand in node.operands:
                     if isinstance(operand, (expr.Scalar, expr.Map)):
                         self.scalar_value(operand)
 
 
-def _factors(node: Node) -> tuple[Affine, ...] | None:
-    """The sizes that a number is the product of, None for other numbers."""
+def _beyond(what: str, low: int, high: int) -> OutOfRangeError:
+    advice = "Cast the array to a wider dtype."
+    return OutOfRangeError(f"{what} is out of bounds for integers of {low} to {high}", advice=advice)
+
+
+def _factors(node: Node) -> tuple[tuple[Affine, Affine], ...] | None:
+    """The sizes and indices that a number is the product of, the least and the most that each is; None for others."""
     match node:
-        case expr.Iota(index=size):
-            return (size,)
+        case expr.Iota(shape=shape, index=index):
+            return ((lowest(index, shape), highest(index, shape)),)
         case expr.Map(function="multiply", operands=operands):
             found = [_factors(operand) for operand in operands]
-            return None if None in found else tuple(size for part in found if part is not None for size in part)
+            return None if None in found else tuple(pair for part in found if part is not None for pair in part)
     return None
 
 

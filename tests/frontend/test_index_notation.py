@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.errors import IndexingError, TraceError
+from polyfuse.errors import IndexingError, OutOfRangeError, TraceError
 from polyfuse.frontends.numpy_like import specs_of_arrays, trace
 from polyfuse.reference import evaluate
 
@@ -186,3 +186,32 @@ def test_a_free_index_and_a_condition_are_errors() -> None:
         run(free, A)
     with pytest.raises(TraceError, match=r"pf\.where"):
         run(branch, X)
+
+
+def added(value: Callable[[Any], Any]) -> Any:
+    def function(x: Any) -> Any:
+        i, y = pf.indices("i"), pf.empty()
+        y[i] = x[i] + value(i)
+        return y
+
+    return pf.jit(function)
+
+
+@pytest.mark.parametrize(
+    ("value", "fitting", "beyond"),
+    [
+        (lambda i: i, 128, r"an index up to n0 - 1 is out of bounds for integers of -128 to 127"),
+        (lambda i: i * i, 12, r"an index up to \(n0 - 1\)\*\(n0 - 1\) is out of bounds"),
+        (lambda i: i * i - 3 * i, 13, "an integer computed of an index is out of bounds"),
+    ],
+    ids=["an index", "a product", "a polynomial"],
+)
+def test_indices_are_integers_of_the_width_that_they_meet(value: Any, fitting: int, beyond: str) -> None:
+    function = added(value)
+    for size in (3, fitting):
+        found = function(np.zeros(size, np.int8))
+        expected = [value(i) for i in range(size)]
+        assert found.dtype == np.int8
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(OutOfRangeError, match=beyond):
+        function(np.zeros(fitting + 60, np.int8))
