@@ -17,6 +17,7 @@ from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import nodes, promotion
 from polyfuse.frontends.numpy_like.masked import Masked
 from polyfuse.frontends.numpy_like.python_ranges import exceeds, may_overflow
+from polyfuse.frontends.numpy_like.refusals import masked_array
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.specs import is_array, numpy_dtype
 from polyfuse.frontends.numpy_like.state import Trace
@@ -115,6 +116,8 @@ def _number(trace: Trace, value: bool | int | float) -> Tracer:
 
 
 def _array(trace: Trace, value: Any) -> Tracer:
+    if isinstance(value, np.ma.MaskedArray):
+        raise masked_array()
     if value.ndim == 0 and isinstance(value, np.ndarray):
         return Tracer(trace, expr.constant(read(value).item(), numpy_dtype(value.dtype)))
     return Tracer(trace, trace.capture(value))

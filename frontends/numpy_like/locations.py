@@ -23,6 +23,7 @@ from polyfuse.errors import Source
 
 _INTERNAL = tuple(os.path.dirname(os.path.abspath(path)) + os.sep for path in (__file__, errors.__file__, np.__file__))
 _LIBRARY = sysconfig.get_path("stdlib")
+_SUBSCRIPT = 26  # the operand of BINARY_OP for what was BINARY_SUBSCR before Python 3.14
 _ENTRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tracing.py")
 
 
@@ -53,7 +54,9 @@ class Location:
     @property
     def reads_item(self) -> bool:
         """Whether the instruction is ``a[index]``."""
-        return _operation(self.code, self.instruction) in ("BINARY_SUBSCR", "BINARY_SLICE", "BINARY_OP")
+        operation = _operation(self.code, self.instruction)
+        is_subscript = operation == "BINARY_OP" and self.code.co_code[self.instruction + 1] == _SUBSCRIPT
+        return is_subscript or operation in ("BINARY_SUBSCR", "BINARY_SLICE")
 
 
 def _operation(code: CodeType, offset: int) -> str:
@@ -84,6 +87,14 @@ def _user_frames(frame: FrameType | None) -> Iterator[FrameType]:
         if not frame.f_code.co_filename.startswith(_INTERNAL):
             yield frame
         frame = frame.f_back
+
+
+def called_by(file: str) -> bool:
+    """Whether code of `file` is on the way here from where tracing began."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename not in (_ENTRY, file):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == file
 
 
 def here() -> Location | None:

@@ -12,6 +12,13 @@ class AttributeRefused(TraceError, AttributeError):
     """An attribute of ndarrays that traced arrays lack; `hasattr` sees that it is missing."""
 
 
+def masked_array() -> TraceError:
+    return TraceError(
+        "a masked array has no place in a kernel",
+        advice="Write m.filled(value), or m.data and m.mask as two arrays.",
+    )
+
+
 def _for(advice: str, names: str) -> dict[str, str]:
     return dict.fromkeys(names.split(), advice)
 

@@ -17,9 +17,9 @@ from polyfuse.dtypes import DType
 from polyfuse.errors import TraceError
 from polyfuse.expr import Input, Node, Shape, topological
 from polyfuse.frontends.numpy_like import nodes
-from polyfuse.frontends.numpy_like.locations import here
+from polyfuse.frontends.numpy_like.locations import called_by, here
 from polyfuse.frontends.numpy_like.operators import Operators
-from polyfuse.frontends.numpy_like.refusals import ATTRIBUTES, AttributeRefused
+from polyfuse.frontends.numpy_like.refusals import ATTRIBUTES, AttributeRefused, masked_array
 from polyfuse.frontends.numpy_like.sizes import Size, SymbolicSize, size_of
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace, located
@@ -339,6 +339,8 @@ class Tracer(Operators["Tracer"]):
             if not self.state.ended:
                 self.state.refuse_write(located(TraceError(problem, advice=advice)))
             self._refuse(problem, advice)
+        if called_by(np.ma.core.__file__):
+            raise located(masked_array())
         if location is not None and location.reads_item:
             self._refuse(
                 "a real NumPy array cannot be indexed with a traced one",

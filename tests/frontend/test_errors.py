@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.errors import PolyfuseError, SpecError, TraceError
 from polyfuse.frontends.numpy_like import spec, specs_of_arrays, trace
 
@@ -238,3 +239,19 @@ def test_errors_that_the_function_catches_are_no_answers() -> None:
             return x * 2
 
     assert trace(without, specs_of_arrays([np.ones(3)])).results == 1
+
+
+MASKED = np.ma.masked_array([1.0, 2.0, 3.0], [0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: MASKED * x, lambda x: x * MASKED, lambda x: MASKED - x, lambda x: np.add(MASKED, x),
+        lambda x: MASKED @ x, lambda x: np.ma.masked * x, lambda x: x * np.ma.masked,
+    ],
+)  # fmt: skip
+def test_a_masked_array_is_told_on_either_side(function: Any) -> None:
+    with pytest.raises(TraceError, match="a masked array has no place in a kernel") as raised:
+        pf.jit(function)(np.ones(3))
+    assert raised.value.source is not None
