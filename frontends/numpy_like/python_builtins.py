@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.frontends.numpy_like.printed import Printed
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import plain
@@ -20,7 +21,9 @@ Named = defaultdict[str, set[int]]
 _MISSING = object()
 
 
-def stand_ins(original: dict[str, Any], named: Named, original_of: Callable[[Any], Any]) -> dict[str, Any]:
+def stand_ins(
+    original: dict[str, Any], named: Named, original_of: Callable[[Any], Any], printed: Printed
+) -> dict[str, Any]:
     """By name, what stands in for functions of `original`.  `named` gets the names of attributes that are asked for;
     `original_of`: what a value stands for."""
     found = {"len": length, "id": partial(identity, original_of)}
@@ -29,6 +32,7 @@ def stand_ins(original: dict[str, Any], named: Named, original_of: Callable[[Any
     found |= {"getattr": partial(attribute, original["getattr"], named, original_of)}
     found |= {"hasattr": partial(has_attribute, original["getattr"], named, original_of)}
     found["vars"] = partial(attributes, original["vars"], named)
+    found["print"] = partial(printed.print, original["print"])
     found["sorted"] = partial(ordered, original["sorted"])
     for name, is_better in (("min", operator.lt), ("max", operator.gt)):
         found[name] = partial(extreme, original[name], is_better)

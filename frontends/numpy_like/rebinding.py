@@ -28,6 +28,7 @@ from polyfuse.frontends.numpy_like.instead import Builtin, Instead
 from polyfuse.frontends.numpy_like.iterating import Iterating
 from polyfuse.frontends.numpy_like.namespace import Foreign, Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.outside import Outside, restored
+from polyfuse.frontends.numpy_like.printed import Printed
 from polyfuse.frontends.numpy_like.python_math import MathStandIn
 from polyfuse.frontends.numpy_like.registry import CREATION
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
@@ -59,6 +60,7 @@ class Rebinder:
         self.spaces = Spaces()
         self.outside = Outside(trace.read)
         self.named: python_builtins.Named = defaultdict(set)
+        self.printed = Printed()
         self.passed: frozenset[int] = frozenset()  # identities of containers and objects that arguments were copied to
         self._originals: dict[int, Any] = {}  # by the identity of what stands in for them
         self._alive: list[Any] = []  # so that no identity is used twice
@@ -282,10 +284,11 @@ class Rebinder:
 
     def end(self) -> None:
         """Change containers as the user's code has changed their copies, also before it failed, and leave nothing of
-        the trace's in what is the user's own."""
+        the trace's in what is the user's own.  What it has printed is written."""
         for copied in self.outside.copies:
             copied.write_back(self.restored)
         self.outside.sweep(self.restored)
+        self.printed.write()
 
     def restored(self, value: Any) -> Any:
         """A value as it is without the trace: stand-ins are what they stand for, in new lists and dictionaries too."""
@@ -301,7 +304,7 @@ class Rebinder:
     def _python(self) -> dict[int, Builtin]:
         """What stands in for functions of Python's own, by their identity: one for each, wherever it is found."""
         known = vars(builtins)
-        made = python_builtins.stand_ins(known, self.named, self.original)
+        made = python_builtins.stand_ins(known, self.named, self.original, self.printed)
         return {id(known[name]): Builtin(known[name], function) for name, function in made.items()}
 
     def _builtins(self, names: dict[str, Any]) -> dict[str, Any]:
@@ -311,7 +314,7 @@ class Rebinder:
         importer = found.get("__import__")
         if importer is None:  # generated code, such as that of named tuples, which uses none
             return found
-        for name, function in python_builtins.stand_ins(found, self.named, self.original).items():
+        for name, function in python_builtins.stand_ins(found, self.named, self.original, self.printed).items():
             found[name] = self._python.get(id(found[name])) or Builtin(found[name], function)
         found["__import__"] = lambda *args, **kwargs: self.value(importer(*args, **kwargs))
         return found

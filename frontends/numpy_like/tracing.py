@@ -243,6 +243,9 @@ class _Attempt:
         rebinder = Rebinder(self.state)
         try:
             return self._rebound(rebinder, arguments, keywords)
+        except Retrace:
+            rebinder.printed.forget()
+            raise
         finally:
             rebinder.end()
 
