@@ -49,7 +49,7 @@ def _is_beyond(bound: int, x: Tracer, side: str) -> bool:
 
 
 def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], default: ArrayLike = 0) -> Tracer:
-    """The choice of the first condition that holds."""
+    """The choice of the first condition that holds.  Python integers do not widen the result: they are cast to it."""
     if len(conditions) != len(choices) or not len(conditions):
         advice = "Give a choice for each condition, and at least one."
         raise ShapeError(f"np.select: {len(choices)} choices for {len(conditions)} conditions", advice=advice)
@@ -58,10 +58,16 @@ def select(conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], defaul
         if given != np.bool_:
             raise DTypeError(f"np.select takes conditions, not {given}", advice="Write x != 0 for them.")
     dtype = promotion.common(tuple(kind_of(lift(trace, c)) for c in (*choices, default)))
-    result = lift(trace, default)
+    result = _cast(lift(trace, default), dtype)
     for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
-        result = where(condition, lift(trace, choice), result)
-    return Tracer(trace, as_dtype(result, dtype))
+        result = where(condition, _cast(lift(trace, choice), dtype, dtype.kind == "u"), result)
+    return result
+
+
+def _cast(x: Tracer, dtype: DType, checked: bool = False) -> Tracer:
+    """Also a Python integer modulo the range of `dtype`, as arrays are cast, unless it is to be `checked`."""
+    wraps = x.weak is int and dtype.kind in "iu" and not checked
+    return Tracer(x.state, nodes.cast(x.node, dtype) if wraps else as_dtype(x, dtype))
 
 
 def piecewise(x: ArrayLike, conditions: Any, functions: Sequence[Any], *args: Any, **kw: Any) -> Tracer:

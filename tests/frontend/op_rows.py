@@ -96,6 +96,7 @@ ELEMENTWISE = (
     *table("x:*:any z::number", "np.clip(x, 0, np.abs(z))", "np.clip(x, -z * z, 3)", domain="small"),
     *table("x:*:number y:*:number z:*:number", "np.clip(x, np.minimum(y, z), np.maximum(y, z))"),
     *table("x:*:number y:*:number", "np.select([x > 1, x > 0], [x, y], 7)", "np.select([x > 1], [y])"),
+    *table("x:*:number", "np.select([x > 1, x > 0], [x, x], -1)", "np.select([x > 1], [x], 300)"),
     *table("x:*:number", "np.piecewise(x, [x > 1, x <= 0], [2, lambda v: v + 1, 5])", "np.choose(x > 1, [x, x * 2])"),
     *table("x:*:index y:*:any", "np.choose(x, [y, 2 * y, y * y], mode='clip')", "np.choose(x, (1, y), mode='wrap')"),
     *table("x:*:any y:*:any", "np.choose(x > 1, [x, y])", "np.choose(x > 1, [True, False])"),
