@@ -26,18 +26,20 @@ from polyfuse.frontends.numpy_like.escapes import holds_traced
 from polyfuse.frontends.numpy_like.inlined import Inlined
 from polyfuse.frontends.numpy_like.instead import Builtin, Instead
 from polyfuse.frontends.numpy_like.iterating import Iterating
+from polyfuse.frontends.numpy_like.lifting import traces_in
 from polyfuse.frontends.numpy_like.namespace import Foreign, Namespace, RandomStandIn, array_type
 from polyfuse.frontends.numpy_like.outside import Outside, restored
 from polyfuse.frontends.numpy_like.printed import Printed
 from polyfuse.frontends.numpy_like.python_math import MathStandIn
 from polyfuse.frontends.numpy_like.registry import CREATION
+from polyfuse.frontends.numpy_like.series import INSTEAD
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.spaces import Spaces
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.third_party import Library, is_installed, is_third_party
 from polyfuse.frontends.numpy_like.tracer import Tracer
-from polyfuse.frontends.numpy_like.watched import Watched, plain
+from polyfuse.frontends.numpy_like.watched import Watched, applied, plain
 from polyfuse.installed import is_users
 
 _MODULES = ("numpy", "polyfuse")
@@ -248,9 +250,15 @@ class Rebinder:
         return self.done[id(function)]  # type: ignore[no-any-return]
 
     def _library(self, function: FunctionType) -> Callable[..., Any]:
-        """A function of `polyfuse.nn`: to the user one operation, with the user's line in errors and for its result."""
-        rebuilt = self.function(function)
-        return wraps(function)(partial(self.trace.run, rebuilt))
+        """A function of `polyfuse.nn` or `numpy.polynomial`: to the user one operation, with the user's line in errors
+        and for its result.  NumPy's are themselves for real values."""
+        rebuilt = partial(self.trace.run, self.function(INSTEAD.get(function, function)))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            is_real = not any(True for _ in traces_in((*args, *kwargs.values())))
+            return applied(function, args, kwargs, self.trace.read) if is_real else rebuilt(*args, **kwargs)
+
+        return wraps(function)(call if function.__module__.startswith("numpy.") else rebuilt)
 
     def _inlined(self, jitted: Any, inner: Any) -> Any:
         if isinstance(inner, MethodType):  # of which every access makes one
@@ -384,6 +392,8 @@ class Rebinder:
             return self.value(attribute)
         if isinstance(attribute, FunctionType):
             return self.function(attribute)
+        if isinstance(attribute, staticmethod) and _is_spelled_in_numpy(attribute.__func__.__module__):
+            return staticmethod(self.value(attribute.__func__))
         if isinstance(attribute, (staticmethod, classmethod)):
             return type(attribute)(self.function(attribute.__func__))
         if isinstance(attribute, property) and attribute.fget is not None:
@@ -417,8 +427,8 @@ def _goes_on(value: Any) -> bool:
 
 
 def _is_spelled_in_numpy(module: str | None) -> bool:
-    """Modules of polyfuse that are traced like the user's code."""
-    return (module or "").startswith("polyfuse.nn")
+    """Modules of polyfuse and of NumPy that are traced like the user's code."""
+    return (module or "").startswith(("polyfuse.nn", "numpy.polynomial"))
 
 
 def _is_of_library(value: Any, kind: type) -> bool:
@@ -469,4 +479,4 @@ def _is_users_class(kind: Any) -> bool:
     if not can_stand_in(kind):
         return False
     module = sys.modules.get(kind.__module__)
-    return is_users(kind.__module__, getattr(module, "__file__", None))
+    return _is_spelled_in_numpy(kind.__module__) or is_users(kind.__module__, getattr(module, "__file__", None))

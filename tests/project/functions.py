@@ -185,6 +185,9 @@ by tracing a call of each function; a test compares. The states are
   sorted, and up to {(1 << bisection.STEPS[-1]) - 1} keys or edges searched, in the program itself.
 - **NumPy's own**: takes numbers, shapes, dtypes or settings and no arrays; NumPy answers while the function is traced.
 - **refused**: an error with the user's line, and what to write instead.
+
+`numpy.polynomial` is traced as the user's code is: `polyval(x, c)`, `chebval`, `Polynomial(c)(x)` and the like take
+coefficients that are constants or arguments, of which zeros at the end are kept. Roots and fits are refused.
 """
 
 
