@@ -92,6 +92,7 @@ def lift(trace: Trace, value: Any) -> Tracer:
     if is_array(value):
         return _array(trace, value)
     hint = "Keep the real and the imaginary part in two arrays." if isinstance(value, complex) else ""
+    hint = "Write int(...) around it." if hasattr(type(value), "__index__") else hint
     raise DTypeError(f"a value of type {type(value).__name__} cannot take part in array operations", advice=hint)
 
 

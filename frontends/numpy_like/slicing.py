@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,11 @@ import numpy as np
 from polyfuse.affine import ONE, ZERO, Affine, dimension
 from polyfuse.errors import IndexingError, ShapeError
 from polyfuse.expr import Constant, Shape
+from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like.lifting import text_of
 from polyfuse.frontends.numpy_like.nonzero import as_masks
 from polyfuse.frontends.numpy_like.sizes import SymbolicSize, affine_of, is_integer
+from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace
 from polyfuse.frontends.numpy_like.tracer import Path, Tracer, as_argument
 
@@ -151,9 +154,19 @@ def is_basic(item: Any) -> bool:
 
 
 def items_of(index: Any) -> list[Any]:
-    """The parts of an index; lists become arrays, and all positions of a mask the mask."""
+    """The parts of an index; lists become arrays, all positions of a mask the mask, and objects that stand for integers
+    these."""
     parts = as_masks(index if isinstance(index, tuple) else (index,))
-    return [_as_array(p) if isinstance(p, list) else p for p in parts]
+    return [_as_array(p) if isinstance(p, list) else _as_integer(p) for p in parts]
+
+
+def _as_integer(part: Any) -> Any:
+    if isinstance(part, slice):
+        ends = part.start, part.stop, part.step
+        found = tuple(map(_as_integer, ends))
+        return part if all(map(operator.is_, ends, found)) else slice(*found)
+    is_known = isinstance(part, (int, np.generic, Tracer, SymbolicSize, Term)) or is_array(part)
+    return part if is_known or not hasattr(type(part), "__index__") else operator.index(part)
 
 
 def _as_array(part: list[Any]) -> Any:

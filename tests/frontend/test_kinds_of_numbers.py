@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
-from polyfuse.errors import ShapeError
+from polyfuse.errors import DTypeError, ShapeError
 from tests.frontend.ops import assert_same, run
 
 X = np.linspace(-2, 3, 7, dtype=np.float32)
@@ -182,3 +182,43 @@ def test_decimals_of_a_number_of_the_caller_are_pythons(value: float) -> None:
     jitted = pf.jit(function, backend="interpreter")
     for number in (value, 3.5, value):
         assert_same(jitted(x, number), function(x, number), exact=True)
+
+
+class Place:
+    """Stands for an integer."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+
+    def __index__(self) -> int:
+        return self.at
+
+
+PLACE = Place(1)
+
+
+def written_there(x: Any) -> Any:
+    y = x.copy()
+    y[PLACE, PLACE:] = 0
+    y[PLACE] += 1
+    return y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[PLACE], lambda x: x[PLACE:, ::PLACE], lambda x: x[PLACE, PLACE],
+        lambda x: x[np.array([0, 1]), PLACE], written_there,
+    ],
+)  # fmt: skip
+def test_objects_that_stand_for_integers_are_indices(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, jitted = np.arange(12.0).reshape(3, 4), pf.jit(function)
+    for at in (1, 2, 1):
+        monkeypatch.setattr(PLACE, "at", at)
+        np.testing.assert_array_equal(jitted(x), function(x))
+
+
+def test_objects_that_stand_for_integers_are_no_operands() -> None:
+    with pytest.raises(DTypeError, match="a value of type Place cannot take part") as raised:
+        pf.jit(lambda x: np.add(x, PLACE))(np.ones(3))
+    assert "int(...)" in raised.value.advice
