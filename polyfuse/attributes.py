@@ -56,11 +56,16 @@ def further_attributes(value: Any, fields: Collection[str] = ()) -> tuple[dict[s
     return passed, others
 
 
+def is_dtype_of_torch(value: Any) -> bool:
+    """Whether `value` is a dtype as `torch.float32`, told without importing torch."""
+    return (type(value).__module__, type(value).__name__) == ("torch", "dtype")
+
+
 def is_passed(held: Any, deep: int = _DEEP) -> bool:
     """Whether a call can pass this: an array, a number, a constant of a program, or containers of these."""
     if isinstance(held, NotPassed):
         return False
-    if isinstance(held, _CONSTANT) or (type(held) is int and held in _INTEGERS):
+    if isinstance(held, _CONSTANT) or (type(held) is int and held in _INTEGERS) or is_dtype_of_torch(held):
         return True
     if type(held) in (list, tuple):
         return deep > 0 and all(is_passed(item, deep - 1) for item in held)

@@ -252,7 +252,7 @@ def specs_of_arrays(arguments: Sequence[Any], taken: Sequence[str] = ()) -> list
     def of(value: Any) -> Any:
         if type(value) in (bool, int, float):  # members of an `enum.IntEnum` are part of the program, as all enums are
             return scalar_spec(value)
-        if isinstance(value, (ArraySpec, ScalarSpec)) or not is_array(value):
+        if isinstance(value, (ArraySpec, ScalarSpec, np.character)) or not is_array(value):
             return value
         hints: dict[str, int] = {}
         sizes = [int(n) for n in value.shape]

@@ -11,13 +11,13 @@ import math
 import numbers
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MappingView, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from polyfuse.attributes import further_attributes
+from polyfuse.attributes import further_attributes, is_dtype_of_torch
 from polyfuse.dtypes import BY_NAME
 from polyfuse.errors import ArgumentError
 from polyfuse.run.arrays import Library
@@ -198,6 +198,8 @@ class Reading:
             names = [f.name for f in dataclasses.fields(value)]
             self._children((kind, tuple(names)), [getattr(value, n) for n in names], ".{}", names)
             self._further(value, names)
+        elif isinstance(value, np.character):  # np.str_ is a str
+            self.add_static(value, declared=False)
         elif (adopted := adopt(value)) is not None:
             self.back = self.back or adopted.back
             self.add(adopted.array)
@@ -213,23 +215,41 @@ class Reading:
     def add_static(self, value: Any, *, declared: bool) -> None:
         """A value that becomes part of the program.  Raises ArgumentError unless it is immutable by nature or the user
         declared it static."""
-        if not declared and not isinstance(value, IMMUTABLE):
-            advice = "Pass the real and the imaginary part as two numbers." if isinstance(value, complex) else _DECLARE
-            advice = "Pass its values: to_numpy()." if hasattr(value, "to_numpy") else advice
-            raise ArgumentError(
-                f" is a {type(value).__name__}, neither an array, a number nor a container of them",
-                advice=advice,
-            )
         kind, seen = type(value), exact(value)
+        if not declared and not isinstance(value, IMMUTABLE) and not is_dtype_of_torch(value):
+            problem = f" is a {kind.__name__}, neither an array, a number nor a container of them"
+            raise ArgumentError(problem, advice=_instead(value))
         if kind is slice:  # hashable since Python 3.12 only
             value = (slice, value.start, value.stop, value.step)
-        try:
-            hash(value)
-        except TypeError:
-            raise ArgumentError(
-                f" is static but not hashable: {kind.__name__}", advice="Use a tuple or a frozen dataclass."
-            ) from None
+        if not _is_hashable(value):
+            advice = "Use a frozenset." if isinstance(value, set) else "Use a tuple or a frozen dataclass."
+            raise ArgumentError(f" is static but not hashable: {kind.__name__}", advice=advice)
         self.token((type(value), value, seen))
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _instead(value: Any) -> str:
+    """What to pass in place of an object that is no argument."""
+    if isinstance(value, complex):
+        return "Pass the real and the imaginary part as two numbers."
+    if hasattr(value, "to_numpy"):
+        return "Pass its values: to_numpy()."
+    if isinstance(value, (set, frozenset)):
+        return f"Pass tuple(...) of it; or make it a frozenset, and declare it: jit(static=({_PARAMETER},))."
+    if isinstance(value, (Iterator, MappingView)):
+        return "Pass list(...) of it."
+    if isinstance(value, bytearray):
+        return "Pass bytes(...) of it, or np.frombuffer(..., np.uint8), an array."
+    if isinstance(value, types.SimpleNamespace) or not _is_hashable(value):
+        return "Pass a dataclass, or a dictionary of what it holds, such as vars(...) of it."
+    return _DECLARE
 
 
 def _keys(value: dict[Any, Any]) -> tuple[Any, ...]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.dtypes import from_numpy
 from polyfuse.errors import ArgumentError
-from polyfuse.run.libraries.numpy_arrays import as_plain
+from polyfuse.run.libraries.numpy_arrays import as_plain, wrong_dtype
 
 _DLPACK_HOST = (1, 3)  # kDLCPU, kDLCUDAHost
 
@@ -30,6 +31,8 @@ class Adopted:
 def adopt(value: Any) -> Adopted | None:
     """`value` as an array of a known library, or None where it speaks no array protocol.  Raises ArgumentError."""
     if isinstance(value, (np.generic, np.memmap)):
+        if from_numpy(value.dtype) is None:  # said here, where the way to the argument is known
+            raise wrong_dtype(value.dtype)
         return Adopted(as_plain(value))
     if hasattr(value, "__cuda_array_interface__"):
         return Adopted(_device_library()[0](value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -263,6 +264,40 @@ def test_other_objects_are_refused_by_name(jit: Jit) -> None:
         f(random(3), (1, np.zeros(3, np.complex64)))
     with pytest.raises(ArgumentError, match="missing a required argument"):
         f(random(3))
+
+
+@pytest.mark.parametrize(
+    ("make", "advice"),
+    [
+        (lambda: {1, 2}, "frozenset"), (lambda: frozenset((1, 2)), "frozenset"), (lambda: iter([1]), "list"),
+        (lambda: (k for k in (1, 2)), "list"), (lambda: {1: 2}.keys(), "list"), (lambda: bytearray(b"1"), "bytes"),
+        (lambda: types.SimpleNamespace(a=1), "dataclass"), (object, "static"),
+    ],
+)  # fmt: skip
+def test_advice_for_other_objects_names_what_works(jit: Jit, make: Callable[[], Any], advice: str) -> None:
+    with pytest.raises(ArgumentError, match="options is a ") as raised:
+        jit(lambda x, options: x)(random(3), make())
+    assert advice in raised.value.advice
+    assert (advice == "static") == raised.value.advice.startswith("If it never changes")
+    with pytest.raises(ArgumentError, match=r"options is static(?s:.*)Use a frozenset"):
+        jit(lambda x, options: x, static="options")(random(3), {1, 2})
+
+
+def test_texts_of_numpy_are_texts(jit: Jit) -> None:
+    f = jit(lambda x, how: x * 2 if how == "double" else x)
+    for how, factor in (("double", 2), (np.str_("double"), 2), (np.str_("single"), 1), (np.str_("double"), 2)):
+        assert_close(f(np.ones(3), how), np.full(3, float(factor)))
+
+
+@pytest.mark.parametrize(
+    "number", [np.datetime64(1, "s"), np.complex64(1), np.timedelta64(1, "s"), np.longdouble(1), np.void(b"1")]
+)
+def test_numbers_of_other_dtypes_are_refused_by_name(jit: Jit, number: Any) -> None:
+    f = jit(lambda x, options: x)
+    with pytest.raises(ArgumentError, match="options has dtype"):
+        f(random(3), number)
+    with pytest.raises(ArgumentError, match=r"options\['k'\]\[0\] has dtype"):
+        f(random(3), {"k": [number]})
 
 
 def test_keywords_may_have_any_name(jit: Jit) -> None:

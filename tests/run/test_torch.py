@@ -313,3 +313,9 @@ def test_results_of_torch_with_names_are_arguments(jit: Jit) -> None:
         assert torch.equal(found, x.max(0).values * 2)
         assert type(back) is torch.return_types.max
         assert torch.equal(back.indices, x.max(0).indices)
+
+
+def test_dtypes_of_torch_are_part_of_the_program(jit: Jit) -> None:
+    f, x = jit(lambda x, kind: x.astype(kind) * 2), torch.ones(3)
+    for kind in (torch.float64, torch.int32, torch.float64):
+        assert f(x, kind).dtype == kind

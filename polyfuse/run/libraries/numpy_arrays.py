@@ -48,7 +48,7 @@ class NumPyLibrary:
     def facts(self, array: Any) -> ArrayFacts:
         dtype = from_numpy(array.dtype)
         if dtype is None:
-            raise _wrong_dtype(array.dtype)
+            raise wrong_dtype(array.dtype)
         key, pointer = self.read(array)
         whole = all(s % dtype.itemsize == 0 for s in array.strides)
         strides = tuple(s // dtype.itemsize for s in array.strides) if whole else None
@@ -131,7 +131,7 @@ def as_plain(array: Any) -> Any:
     return array if type(array) is np.ndarray else np.asarray(array).view(np.ndarray)
 
 
-def _wrong_dtype(dtype: np.dtype[Any]) -> ArgumentError:
+def wrong_dtype(dtype: np.dtype[Any]) -> ArgumentError:
     if not dtype.isnative and from_numpy(dtype.newbyteorder("=")) is not None:
         return ArgumentError(
             f" has dtype {dtype}, in the byte order of other machines",
