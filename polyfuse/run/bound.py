@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from polyfuse.errors import StalePlanError
+from polyfuse.run.captures import Contents
 from polyfuse.run.faults import BOARD
 from polyfuse.run.recognised import rerun
 from polyfuse.run.record import Record, Target
@@ -19,7 +21,8 @@ class BoundCall:
 
     `values` and `leaves` are those of the record; `outputs` are what kernels write, `copies` the targets that an output
     has to be copied to, because they are strided or overlap an argument.  `rerun`: all launches written out, where a
-    call does nothing else.
+    call does nothing else.  `held`: captured arrays that launches read, and of which the program has elements as
+    constants besides, with the contents that these are of.
     """
 
     record: Record
@@ -29,6 +32,7 @@ class BoundCall:
     copies: tuple[tuple[Any, Any], ...]
     result: Any
     rerun: Callable[[], None] | None
+    held: tuple[tuple[Contents, Any], ...] = ()
 
     @staticmethod
     def of(
@@ -36,8 +40,9 @@ class BoundCall:
     ) -> BoundCall:
         record, outputs, copies = record.place(values, leaves, targets or ())
         result = out if targets is not None else record.nested(list(outputs))
-        again = None if copies else rerun(record, values, outputs)
-        return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), result, again)
+        held = () if record.device.kind != "cpu" else record.watch.held()  # a device has copies of its own
+        again = None if copies or held else rerun(record, values, outputs)
+        return BoundCall(record, tuple(values), tuple(leaves), tuple(outputs), tuple(copies), result, again, held)
 
     def __call__(self) -> Any:
         if STATUS_PAGES:
@@ -45,6 +50,12 @@ class BoundCall:
         if self.rerun is not None:
             self.rerun()
             return self.result
+        if any(read() != contents for read, contents in self.held):
+            names = ", ".join(read.shown for read, _ in self.held)
+            raise StalePlanError(
+                f"{names} changed since the call was bound, and the program has elements of it as constants",
+                advice="Bind the call again, or pass as an argument what changes.",
+            )
         record = self.record
         record.launch(list(self.values), list(self.leaves), list(self.outputs))
         for target, output in self.copies:

@@ -45,6 +45,12 @@ class Watch:
     plain: tuple[tuple[Callable[[], Any], Any], ...] = field(default=())
     copies: dict[tuple[int, str, Device], tuple[bytes, Any]] = field(default_factory=dict, compare=False)
 
+    def held(self) -> tuple[tuple[Contents, Any], ...]:
+        """The contents that are compared of captured arrays, or of what these are views of."""
+        compared = [(read, contents) for read, contents in self.plain if isinstance(read, Contents)]
+        arrays = [read() for read in self.arrays] if compared else []
+        return tuple([pair for pair in compared if _is_viewed(pair[0].read(), arrays)])
+
     def compared(self) -> dict[str, int]:
         """How many bytes of arrays each call compares, by what the user calls them."""
         of_arrays = [(read, value) for read, value in self.plain if isinstance(read, Contents)]

@@ -210,7 +210,9 @@ class Jitted:
     def bind(self, /, *args: Any, out: Any = None, **kwargs: Any) -> BoundCall:
         """The call with these arrays, ready to be launched again and again: their contents may change, they may not.
 
-        Without `out` every launch writes the same arrays, which it returns.  Raises as the call does.
+        Without `out` every launch writes the same arrays, which it returns.  What the function finds elsewhere stays as
+        it is now, but for the contents of captured arrays on the host; where some of these are constants of the program
+        besides, a launch after they changed raises StalePlanError.  Raises as the call does.
         """
         arguments = self._parameters.bind(args, kwargs)
         reading = self._read(arguments, self._no_spec)

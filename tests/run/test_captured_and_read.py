@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.errors import StalePlanError
 from polyfuse.run.dispatch import Jitted
 from polyfuse.run.variants import _CONTENTS
 from tests.run.alike import same
@@ -335,3 +336,23 @@ def test_a_large_array_that_is_compared_is_told_once(jit: Jit, caplog: pytest.Lo
             same(f(X), X + k)
     (told,) = [r.getMessage() for r in caplog.records if "compares" in r.getMessage()]
     assert "compares the 1.2 MB of table" in told and "pass it as an argument" in told
+
+
+def test_a_bound_call_does_not_mix_contents_of_two_times(jit: Jit) -> None:
+    w = np.array([1.0, 2.0])
+    mixed = jit(lambda x: x * w[::-1] + w[0]).bind(np.ones(2))
+    same(mixed(), np.array([3.0, 2.0]))
+    w[:] = 10.0
+    with pytest.raises(StalePlanError, match="w changed since the call was bound"):
+        mixed()
+    w[:] = [1.0, 2.0]
+    same(mixed(), np.array([3.0, 2.0]))
+
+
+def test_a_bound_call_reads_captured_arrays_and_keeps_constants(jit: Jit) -> None:
+    w, x = np.array([1.0, 2.0]), np.ones(2)
+    data, constant = jit(lambda x: x * w).bind(x), jit(lambda x: x * w[1]).bind(x)
+    w[:] = 10.0
+    same(data(), np.array([10.0, 10.0]))
+    same(constant(), np.array([2.0, 2.0]))
+    assert constant.rerun is not None
