@@ -75,9 +75,10 @@ def assert_refused(
         verdict = subject
     elif callable(subject):
         verdict = _raised(subject)
+    elif len(values) == 2:
+        verdict = subject.why_not(*values)
     else:
-        first, second = values
-        verdict = subject.why_not(first, second)
+        raise TypeError(f'assert_refused(plan, "x", "y") takes the names of two values, not {len(values)}')
     if verdict.kind is not kind or (hazard is not None and verdict.hazard is not hazard) or says not in str(verdict):
         wanted = ", ".join(filter(None, (kind.value, hazard.value if hazard else "", says)))
         raise AssertionError(f"expected a refusal ({wanted}), found: {verdict} (hazard: {verdict.hazard})")

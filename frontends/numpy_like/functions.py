@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.errors import TraceError
+from polyfuse.errors import IndexingError, TraceError
 from polyfuse.frontends.index_notation.terms import has_terms, indices
 from polyfuse.frontends.numpy_like.lifting import traces_in
 from polyfuse.frontends.numpy_like.registry import CREATION, LIBRARY, TABLE
@@ -38,6 +38,9 @@ def public(name: str) -> Callable[..., Any]:
         found = next(iter(traces_in((*args, *kwargs.values()))), None)
         if name == "indices" and args and isinstance(args[0], str):
             return indices(*args, **kwargs)
+        if name == "indices" and found is None and not (args and isinstance(args[0], (tuple, list))):
+            problem = f"pf.indices takes the names of indices, not {args[0]!r}" if args else "pf.indices takes names"
+            raise IndexingError(problem, advice='Write i, j = pf.indices("i j"), or np.indices((n, m)) for positions.')
         if found is None:
             return TABLE[name](*args, **kwargs) if has_terms(args) else _eager(name, args, kwargs)
         if name in CREATION:

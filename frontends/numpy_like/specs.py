@@ -129,7 +129,9 @@ class _Parser:
             if len(size.terms) != 1 or size != Affine.symbol(str(size)):
                 self.at = start
                 self.fail("only a single letter takes a hint")
-            self.hints[str(size)] = hint
+            if self.hints.setdefault(str(size), hint) != hint:
+                self.at = start
+                self.fail(f"{size} has another hint already, {self.hints[str(size)]}")
         if size.is_constant and size.constant < 0:
             self.at = start
             self.fail("a size is negative")

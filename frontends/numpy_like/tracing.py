@@ -22,7 +22,7 @@ from polyfuse.affine import Affine
 from polyfuse.attributes import NotPassed
 from polyfuse.bindings import AnyGuard, Guard, VolumeGuard
 from polyfuse.dtypes import i64, integer_limits
-from polyfuse.errors import DTypeError, PolyfuseError, Source, TraceError
+from polyfuse.errors import DTypeError, PolyfuseError, Source, SpecError, TraceError
 from polyfuse.expr import Argument, Node, Program
 from polyfuse.frontends.index_notation.terms import Term
 from polyfuse.frontends.numpy_like import locations, naming, tree
@@ -192,6 +192,16 @@ def trace(
     raise TraceError("tracing does not come to an end: every attempt needs another assumption about sizes")
 
 
+def _hints(specs: Sequence[ArraySpec | ScalarSpec]) -> dict[str, int]:
+    """The hint of each letter.  Raises SpecError where two specs differ."""
+    hints: dict[str, int] = {}
+    for name, hint in (pair for spec in specs if isinstance(spec, ArraySpec) for pair in spec.hints):
+        if hints.setdefault(name, hint) != hint:
+            problem = f"the letter {name} has two hints, {hints[name]} and {hint}"
+            raise SpecError(problem, advice="Give it one, or use another letter for another size.")
+    return hints
+
+
 def _line(error: PolyfuseError) -> tuple[str, int] | None:
     return None if error.source is None else (error.source.file, error.source.line)
 
@@ -212,7 +222,7 @@ class _Attempt:
         self.name = name or getattr(function, "__name__", "function").replace("<lambda>", "function")
         self.leaves, self.structure = naming.argument_leaves(function, arguments, keywords)
         self.specs = [leaf for _, leaf in self.leaves if isinstance(leaf, (ArraySpec, ScalarSpec))]
-        hints = {n: h for s in self.specs if isinstance(s, ArraySpec) for n, h in s.hints}
+        hints = _hints(self.specs)
         unbound = [s for s in self.specs if isinstance(s, ArraySpec) and s.fresh]
         fresh = {n for s in unbound for size in s.shape for n in size.names()}
         for made, origin in assumptions.origin.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from polyfuse.bindings import Layout, is_advisory
 from polyfuse.errors import ArgumentError, StalePlanError
@@ -29,8 +29,20 @@ _CHANGED = "a captured value changed since the plan was made"
 Read = Callable[[tuple[Any, ...], dict[str, Any]], Reading]
 
 
+class OfThisProcess:
+    """Holds addresses and code that is loaded: it cannot go elsewhere."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise ArgumentError(
+            f"{type(self).__name__} holds addresses of this process: it is neither pickled nor copied",
+            advice="Pickle the function and the arguments, and bind or compile there: plans come from the disk cache.",
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class Lowered(OfThisProcess):
     """A plan and what is needed to run it.  `structure`: the nesting and the static values of the arguments that it was
     made for; `read` reads those of a call."""
 
@@ -53,7 +65,7 @@ class Lowered:
 
 
 @dataclass(frozen=True, slots=True)
-class Executable:
+class Executable(OfThisProcess):
     """A compiled plan.  Calls run it or raise StalePlanError: nothing is traced, planned or compiled again."""
 
     lowered: Lowered

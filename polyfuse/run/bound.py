@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyfuse.errors import StalePlanError
+from polyfuse.run.ahead import OfThisProcess
 from polyfuse.run.captures import Contents
 from polyfuse.run.faults import BOARD
 from polyfuse.run.recognised import rerun
@@ -16,7 +17,7 @@ STATUS_PAGES = BOARD.pages  # empty while no plan on a device checks data indice
 
 
 @dataclass(frozen=True, slots=True)
-class BoundCall:
+class BoundCall(OfThisProcess):
     """Call it, without arguments, to launch again into the same output arrays, which it returns.
 
     `values` and `leaves` are those of the record; `outputs` are what kernels write, `copies` the targets that an output

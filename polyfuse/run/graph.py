@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from polyfuse.errors import ArgumentError
+from polyfuse.run.ahead import OfThisProcess
 from polyfuse.run.bound import BoundCall
 from polyfuse.run.faults import BOARD
 from polyfuse.run.services import Backend
@@ -23,7 +24,7 @@ STATUS_PAGES = BOARD.pages  # empty while no plan on a device checks data indice
 
 
 @dataclass(frozen=True, slots=True)
-class GraphCall:
+class GraphCall(OfThisProcess):
     """Call it, without arguments, to replay the graph into the same output arrays, which it returns.
 
     `memory`: what the captured launches point to beside the arrays of the call.

@@ -215,3 +215,10 @@ def test_indices_are_integers_of_the_width_that_they_meet(value: Any, fitting: i
         np.testing.assert_array_equal(found, expected)
     with pytest.raises(OutOfRangeError, match=beyond):
         function(np.zeros(fitting + 60, np.int8))
+
+
+@pytest.mark.parametrize("arguments", [(), (3,), (None,)])
+def test_indices_have_names(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(IndexingError, match="pf.indices takes"):
+        pf.indices(*arguments)
+    np.testing.assert_array_equal(pf.indices((2, 3)), np.indices((2, 3)))

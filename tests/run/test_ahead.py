@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from polyfuse.api import spec
-from polyfuse.errors import ArgumentError, OptionError, StalePlanError
+from polyfuse.errors import ArgumentError, OptionError, SpecError, StalePlanError
 from polyfuse.run.dispatch import Jitted
 
 Jit = Callable[..., Jitted]
@@ -156,3 +158,19 @@ def test_a_compiled_plan_keeps_the_latest_calls_only(jit: Jit, monkeypatch: pyte
             np.testing.assert_array_equal(call(np.ones(n, np.float32)), np.full(n, 2))
     assert len(run.records) == 2
     assert function.cache_info().records == 2
+
+
+@pytest.mark.parametrize("make", ["bind", "graph", "lower", "compile"])
+@pytest.mark.parametrize("leave", [pickle.dumps, copy.deepcopy])
+def test_what_holds_addresses_stays_in_its_process(jit: Jit, make: str, leave: Callable[..., object]) -> None:
+    made = getattr(jit(softmax), make)(np.ones((3, 4), np.float32))
+    with pytest.raises(ArgumentError, match="holds addresses of this process"):
+        leave(made)
+
+
+def test_a_letter_has_one_hint(jit: Jit) -> None:
+    with pytest.raises(SpecError, match="N has another hint already, 5"):
+        spec("f32[N~5, N~6]")
+    assert spec("f32[N~5, N~5]").hints == (("N", 5),)
+    with pytest.raises(SpecError, match="the letter N has two hints, 5 and 6"):
+        jit(lambda x, y: x.sum() + y.sum()).plan(spec("f32[N~5]"), spec("f32[N~6]"))

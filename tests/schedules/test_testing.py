@@ -88,6 +88,8 @@ def test_refusals() -> None:
     assert_refused(lambda: plan(gathered, "f32[M, 64]", "i32[K]", together=("e", "y")), hazard=Hazard.SCOPE)
     apart = plan(programs.rows_then_columns, "f32[M~4096, N~65536]")
     assert_refused(apart.why_not("sum", "c"), kind=Kind.UNPROFITABLE)
+    with pytest.raises(TypeError, match="takes the names of two values, not 0"):
+        assert_refused(given)
     for subject in (LEGAL, lambda: None, lambda: apply_text("", apart)):
         with pytest.raises(AssertionError):
             assert_refused(subject)
