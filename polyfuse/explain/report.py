@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
+from polyfuse.bindings import is_advisory
 from polyfuse.explain.analysis import call_seconds
 from polyfuse.explain.kernels import KernelView, by_step, launch_cost
 from polyfuse.explain.memory import memory_lines
@@ -74,10 +75,16 @@ def report(plan: Plan) -> str:
         blocks.append("\n".join([APART, *lines]))
     if plan.unweighed:
         blocks.append(f"{plan.unweighed} {UNWEIGHED}")
-    if plan.guards:
-        conditions = dict.fromkeys(f"  {guard_text(guard)}" for guard in plan.guards)  # once, if advised and needed
-        blocks.append("\n".join(["holds where", *conditions]))
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, *_conditions(plan)])
+
+
+def _conditions(plan: Plan) -> list[str]:
+    """What sizes the plan needs, and those besides for which it is faster than others; each is said once."""
+    needed = dict.fromkeys(f"  {guard_text(guard)}" for guard in plan.guards if not is_advisory(guard))
+    advised = dict.fromkeys(f"  {guard_text(guard)}" for guard in plan.guards)
+    chosen = [line for line in advised if line not in needed]
+    found = (("holds where", needed), ("right elsewhere too, chosen for", chosen))
+    return ["\n".join([head, *lines]) for head, lines in found if lines]
 
 
 def _boundary(plan: Plan, step: LibraryCall) -> str:

@@ -189,8 +189,19 @@ def test_an_argument_may_be_overwritten_where_every_read_comes_first() -> None:
 
 def test_a_condition_that_is_advised_and_needed_is_said_once() -> None:
     text = plan(programs.softmax, "f32[M, N]").explain()
-    conditions = text.split("holds where\n")[1].splitlines()
+    needed, chosen = (text.split(head)[1].split("\n\n")[0].splitlines() for head in ("holds where\n", "chosen for\n"))
+    conditions = [*needed, *chosen]
     assert "  N <= 16384" in conditions and len(conditions) == len(set(conditions)), conditions
+
+
+def test_sizes_that_a_plan_needs_and_those_it_was_chosen_for() -> None:
+    given = plan(programs.softmax, "f32[N, 4096]")
+    needed, chosen = given.explain().split("holds where\n")[1].split("right elsewhere too, chosen for\n")
+    assert "elements in N x 4096" in needed and "N >= " not in needed
+    assert "N >= 4097" in chosen
+    compiled = pf.jit(programs.softmax).compile(pf.spec("f32[N, 4096]"), target="cpu")
+    x = np.ones((3, 4096), np.float32)
+    np.testing.assert_allclose(compiled(x), programs.softmax(x), rtol=1e-6)
 
 
 def test_operations_are_exact_for_all_sizes_whatever_is_fused() -> None:

@@ -65,7 +65,7 @@ def test_shares_that_all_run_at_once_do_for_no_block_more() -> None:
 
 def test_bounds_on_blocks_are_part_of_the_explanation() -> None:
     text = str(planned(total, "f32[N~100000000]").explain())
-    assert "blocks in ceil(N/" in text.split("holds where")[1]
+    assert "blocks in ceil(N/" in text.split("chosen for")[1]
 
 
 def test_shares_of_a_short_kernel_do_for_shorter_ones() -> None:
