@@ -162,6 +162,22 @@ def test_floats_out_of_range_saturate() -> None:
     assert got[:4].tolist() == [2**31 - 1, -(2**31), 0, 2**31 - 1]
 
 
+def test_floats_out_of_range_wrap_after_they_saturate() -> None:
+    """What docs/limits.md says of the CPU, of arrays and of numbers that are known when a kernel is compiled."""
+    numbers = [np.inf, -np.inf, np.nan, -1.5, 300.5, 3e9, -3e9, 1e19]
+    for bits in (8, 16, 32, 64):
+        for kind in ("int", "uint"):
+            passed = 32 if bits < 32 else 64 if kind == "uint" else bits
+            least, most = -(2 ** (passed - 1)), 2 ** (passed - 1 + (kind == "uint" and bits == 64)) - 1
+            whole = [0 if np.isnan(n) else most if n > most else least if n < least else int(n) for n in numbers]
+            expected = np.array([n % 2**bits for n in whole], f"u{bits // 8}").view(f"{kind[0]}{bits // 8}")
+            (got,) = evaluate([f"cast(x, {kind}{bits})"], {"x": np.array(numbers)}, [expected.dtype.str])
+            np.testing.assert_array_equal(got, expected)
+            nothing = {"x": np.zeros(8, expected.dtype)}
+            (folded,) = evaluate([f"x + cast(3e9, {kind}{bits})"], nothing, [expected.dtype.str])
+            np.testing.assert_array_equal(folded, expected[numbers.index(3e9)])
+
+
 def test_bitcasts_keep_the_bits() -> None:
     x = np.random.default_rng(4).normal(size=70)
     words = x.astype("f4")

@@ -74,8 +74,12 @@ def _folded(value: Any, target: Element) -> Any:
         return int(value != 0)
     if target.is_float:
         return float(value)
-    number = int(value) if math.isfinite(value) else 0
-    return number
+    if not isinstance(value, float):
+        return value
+    wide = _passed(target)
+    least, most = -(1 << (wide - 1)), (1 << wide if target == uint64 else 1 << (wide - 1)) - 1
+    nearest = 0 if math.isnan(value) else most if value >= most else least if value <= least else int(value)
+    return nearest
 
 
 def convert(builder: Builder, value: Value, source: Element, target: Element) -> Value:
@@ -109,12 +113,20 @@ def convert(builder: Builder, value: Value, source: Element, target: Element) ->
 
 
 def _float_to_integer(builder: Builder, value: Value, target: Element) -> Value:
-    """Truncation.  Narrow and unsigned targets go through a wider signed type, so that they wrap as in NumPy."""
-    wide = {8: 32, 16: 32, 32: 64 if target.kind == "u" else 32, 64: 64}[target.bits]
+    """Truncation.  Narrow and unsigned targets go through a wider signed type, so that they wrap as in NumPy; for
+    uint64, than which none is wider, negative numbers do."""
+    wide = _passed(target)
     ty = retyped(value.type, ir.IntType(wide))
-    name = "llvm.fptoui.sat" if target == uint64 else "llvm.fptosi.sat"
-    result = intrinsic(builder, name, value, result=ty, overloads=(ty, value.type))
+    result = intrinsic(builder, "llvm.fptosi.sat", value, result=ty, overloads=(ty, value.type))
+    if target == uint64:
+        positive = intrinsic(builder, "llvm.fptoui.sat", value, result=ty, overloads=(ty, value.type))
+        result = builder.select(builder.fcmp_ordered("<", value, constant(value.type, 0)), result, positive)
     return result if wide == target.bits else builder.trunc(result, retyped(value.type, target.register))
+
+
+def _passed(target: Element) -> int:
+    """The bits of the signed integers by way of which floats become those of `target`."""
+    return {8: 32, 16: 32, 32: 64 if target.kind == "u" else 32, 64: 64}[target.bits]
 
 
 def weak(builder: Builder, ty: Any, value: Value, target: Element) -> Value:
