@@ -34,6 +34,8 @@ _HOMES = {
     "Options": "polyfuse.options",
 }
 
+_MODULES = ("errors", "nn", "testing")
+
 __all__ = [
     "Options",
     "PolyfuseError",
@@ -51,8 +53,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
-    if name == "nn":  # a package: importing it makes it an attribute of this module
-        return import_module("polyfuse.nn")
+    if name in _MODULES:  # importing one makes it an attribute of this module
+        return import_module(f"polyfuse.{name}")
     value = globals()[name] = getattr(import_module(home), name) if home is not None else _function(name)
     return value
 
@@ -67,4 +69,7 @@ def _function(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, "nn"})
+    """What users need: the functions of arrays too, which `import *` leaves out, as some have names of Python's own."""
+    functions = import_module("polyfuse.frontends.numpy_like.functions")
+    own = (name for name in globals() if name.startswith("__") and name.endswith("__"))
+    return sorted({*__all__, *_MODULES, *functions.names(), *own})

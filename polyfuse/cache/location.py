@@ -15,8 +15,9 @@ def cache_directory(setting: str, variables: Mapping[str, str] = os.environ) -> 
     off, or where the user has no home."""
     if setting.strip().lower() == "off":
         return None
-    if not setting and variables.get("XDG_CACHE_HOME"):
-        return Path(variables["XDG_CACHE_HOME"]) / "polyfuse"
+    shared = Path(variables.get("XDG_CACHE_HOME", ""))
+    if not setting and shared.is_absolute():  # others the XDG Base Directory Specification has ignored
+        return shared / "polyfuse"
     try:
         return Path(setting or "~/.cache/polyfuse").expanduser()
     except RuntimeError as error:  # a container's user without a name

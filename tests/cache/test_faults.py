@@ -71,6 +71,7 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch, cap
     assert "no disk cache" in caplog.text
     assert cache_directory("/somewhere", {}) == Path("/somewhere")
     assert cache_directory("", {"XDG_CACHE_HOME": "/var/cache"}) == Path("/var/cache/polyfuse")
+    assert cache_directory("", {"XDG_CACHE_HOME": "cache"}) is None
     assert cache_directory("off", {}) is None
 
 

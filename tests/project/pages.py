@@ -19,7 +19,7 @@ BLOCK = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n?^```text\n(?P<output>.
 def executed(page: Path) -> str:
     """The text of the page with every output block as the code prints it now; blocks share their names."""
     text = page.read_text()
-    names: dict[str, Any] = {"__name__": page.stem}
+    names: dict[str, Any] = {"__name__": page.stem, "__file__": str(page.resolve())}
 
     def block(found: re.Match[str]) -> str:
         first = text.count("\n", 0, found.start("code"))

@@ -54,7 +54,8 @@ def test_the_cache_is_counted(tmp_path: Path) -> None:
 def test_where_the_cache_lies() -> None:
     assert cache_directory("off") is None
     assert cache_directory("", {"XDG_CACHE_HOME": "/c"}) == Path("/c/polyfuse")
-    assert cache_directory("", {}) == Path("~/.cache/polyfuse").expanduser()
+    for others in ({}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative/cache"}):
+        assert cache_directory("", others) == Path("~/.cache/polyfuse").expanduser()
 
 
 def test_a_bad_variable_is_reported_not_raised() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import polyfuse
+import polyfuse as pf
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,11 +40,18 @@ def test_wheel_is_typed_and_licensed(wheel: set[str]) -> None:
 
 
 def test_version_is_stated_once_and_in_the_changelog() -> None:
-    assert re.fullmatch(r"\d+\.\d+\.\d+", polyfuse.__version__)
-    assert f"## {polyfuse.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert re.fullmatch(r"\d+\.\d+\.\d+", pf.__version__)
+    assert f"## {pf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_cpu_users_get_no_cuda_and_no_torch() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     base = " ".join([*project["dependencies"], *project["optional-dependencies"]["dev"]])
     assert "cuda" not in base and "torch" not in base
+
+
+def test_what_the_package_lists_is_there_and_is_for_users() -> None:
+    listed = dir(pf)
+    assert {"jit", "spec", "nn", "random", "testing", "softmax", "zeros", "indices", "sum", "__version__"} <= {*listed}
+    assert {"Any", "TYPE_CHECKING", "annotations", "find_spec", "import_module", "scop", "kernel"}.isdisjoint(listed)
+    assert all(hasattr(pf, name) for name in listed)
