@@ -14,6 +14,7 @@ from polyfuse.affine import Affine
 from polyfuse.bindings import Guard
 from polyfuse.places.proposal import Combination, Proposal
 from polyfuse.strategies.atomics import ATOMIC
+from polyfuse.strategies.chains import at_once
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import WORD
 from polyfuse.strategies.held import comes_back
@@ -95,7 +96,7 @@ def _planes(situation: Situation, inner: AxisClass, over: list[AxisClass], waves
     vectors = -(-inner.size(situation.hints) // width)
     threads = power_below(situation.tiles.get("threads", THREADS))
     lanes = min(threads, power_below(situation.tiles.get("lanes", power_above(vectors))))
-    chunks = min(MOST_CHUNKS, -(-vectors // lanes))
+    chunks = at_once(situation, min(MOST_CHUNKS, -(-vectors // lanes)), width)
     apart = situation.nearest(a for a in situation.axes if a not in over)
     rest = [a for a in over if a is not inner and a is not outer]
     whole = situation.nearest(rest)[-1] if not apart and beside > 1 else None  # has a thread for each of its elements

@@ -20,6 +20,7 @@ from polyfuse.places.proposal import Combination, Proposal
 from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Digit
 from polyfuse.strategies.atomics import ATOMIC
+from polyfuse.strategies.chains import MANY, at_once, chained
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.framed_rows import framed_rows
 from polyfuse.strategies.framed_scans import framed_scans
@@ -133,7 +134,7 @@ def _shared(
     if not situation.tiles and comes_back(situation, [long]):
         return []
     found: list[Proposal | None] = []
-    for waves in WAVES:
+    for waves in WAVES[:-1] if chained(situation) >= MANY else WAVES:
         if inner in over:
             found.append(_shared_rows(situation, inner, over, long, waves))
             frame = _frame_of_shares(situation, inner, over)
@@ -210,8 +211,8 @@ def _lanes_of(situation: Situation, inner: AxisClass, width: int) -> tuple[int, 
     """(threads along a row, vectors that each holds of it at once) where a block works through many."""
     n = inner.size(situation.hints)
     lanes = power_below(situation.tiles.get("lanes", situation.tiles.get("threads", min(256, _warps(n, width)))))
-    chunks = situation.tiles.get("chunks") or min(4, power_above(-(-n // (lanes * width))))
-    return lanes, chunks
+    usual = at_once(situation, min(4, power_above(-(-n // (lanes * width)))), width)
+    return lanes, situation.tiles.get("chunks") or usual
 
 
 def _warps(n: int, width: int) -> int:

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal, Windows
-from polyfuse.scalars import FUNCTIONS
 from polyfuse.schedule import Digit
 from polyfuse.scop import Read, ReadEntry, Statement
+from polyfuse.strategies.chains import chained
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import WORD
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
-from polyfuse.terms import Apply, Const, Expr
 
 THREADS = 128
 LANES = 32  # of a block along the rows: a warp reads whole lines, and few halo elements above and below
@@ -44,8 +42,8 @@ second element have 405 for 4 x 4 x 2 of them, 6,618 us on an H200, and 225 for 
 MEDIUM_BODY, FEWER = 64, 3
 """Statements up to which narrower tiles are weighed as well, and how many widths: of 25 taps side by side a thread of
 eight columns needs 214 registers, which leave room for two blocks on a processor: 146 us on an H200."""
-CHAINED = 8
-"""The cost of functions, two of which make half as many rows worth weighing: see `polyfuse.cost.crowding.MANY`."""
+CHAINED = 2
+"""Functions that wait for one another from which on half as many rows are weighed: `polyfuse.cost.crowding.MANY`."""
 MOST_SUMMED = 64
 """Elements that a thread reduces for each of its results, at most."""
 SHORT = 4
@@ -190,24 +188,13 @@ def _wanted(situation: Situation, columns: int, axes: Sequence[AxisClass], is_wi
         held = [_held(situation, dict(zip(axes[::-1], (columns, *s[::-1]), strict=False))) for s in (*shapes, SMALLER)]
         if max(held[:-1]) > HELD and held[-1] <= MOST_HELD:
             shapes += [SMALLER_PLANES, SMALLER] if several_planes else [SMALLER]
-        chained = sum([_chained(b) for s in situation.group.statements() for b in s.body])
-        if chained > 1 and situation.has_much and not several_planes:
+        if situation.has_much and not several_planes and chained(situation) >= CHAINED:
             shapes += [(1, rows // 2)]
     if several_planes:
         words = {s: _held(situation, dict(zip(axes[::-1], (columns, *s[::-1]), strict=False))) for s in shapes}
         shapes = [s for s in shapes if words[s] <= MOST_IN_PLANES] or [min(shapes, key=words.__getitem__)]
     asked = [(situation.tiles.get("planes", planes), situation.tiles.get("rows", rows)) for planes, rows in shapes]
     return list(dict.fromkeys(asked))
-
-
-@lru_cache(maxsize=100_000)
-def _chained(term: Expr) -> int:
-    """Functions in a body whose instructions wait for one another; a quotient by a number is a product."""
-    if not isinstance(term, Apply):
-        return 0
-    is_product = term.function == "divide" and isinstance(term.operands[1], Const)
-    own = FUNCTIONS[term.function].cost >= CHAINED and not is_product
-    return int(own) + sum([_chained(o) for o in term.operands])
 
 
 def _held(situation: Situation, counts: Mapping[AxisClass, int]) -> int:
