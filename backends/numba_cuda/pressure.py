@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 _LINE = re.compile(
     r"^\s*(?:(\$\w+):"  # a label; or the guard, the name, the first operand and the others of an instruction
@@ -40,6 +41,7 @@ class _Block:
         return written, read
 
 
+@lru_cache(maxsize=16)  # asked for every bound that a kernel may be assembled with
 def pressure(ptx: str) -> int:
     """Words of 32 bits in registers, the most at any place of the only kernel of `ptx`."""
     blocks, labels = _blocks(ptx)

@@ -158,6 +158,23 @@ def test_as_many_blocks_as_spill_nothing_run_at_once() -> None:
     assert at_once(kernel, H200, 0, asked) is kernel
 
 
+def test_bounds_that_miss_hundreds_of_registers_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Structural similarity in windows of 7 x 7 was assembled four times, 0.7 s each: three spilled 4 to 8 KB."""
+    from polyfuse.backends.numba_cuda import resident
+
+    kernel = replace(compiled(column_sum, "f32[200000, 1024]"), resources=Resources(200, 0, 0))
+    left = H200.registers_per_processor // kernel.threads
+    for missing, tried in ((resident.HOPELESS, [4]), (resident.HOPELESS + 1, [])):
+        monkeypatch.setattr(resident, "pressure", lambda _, needed=left // 4 + missing: needed)
+        asked = Asked(kernel)
+        resident.crowded(kernel, H200, 4, 3, asked)
+        assert asked.bounds == tried
+        again = Asked(kernel)
+        resident.at_once(kernel, H200, 4, again)
+        assert (4 in again.bounds) == bool(tried)
+        assert bool(resident.others(kernel, H200, 5, 1)) == bool(tried)
+
+
 def test_a_word_in_memory_is_as_good_as_none() -> None:
     from polyfuse.backends.numba_cuda.resident import LITTLE, at_once
 
@@ -193,7 +210,8 @@ def test_nothing_makes_room_for_more_blocks_than_there_are(waits: bool, monkeypa
         (20, [1]),
         (63, [1]),  # with 64 registers four blocks of 256 threads fit
         (64, [4]),
-        (255, [4]),
+        (160, [4]),
+        (255, [1]),  # which no bound makes up for
     ],
 )
 def test_a_bound_is_assembled_first_where_registers_will_probably_not_do(
