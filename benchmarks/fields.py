@@ -218,10 +218,16 @@ def sobel(xp: Namespace, x: Array) -> Array:
 def similarity(xp: Namespace, a: Array, b: Array) -> Array:
     """Structural similarity in windows of 7 x 7."""
 
+    def of_rows(x: Array) -> Array:
+        n = x.shape[0] - 6
+        return sum(x[i : i + n] for i in range(7))
+
+    def of_columns(x: Array) -> Array:
+        n = x.shape[1] - 6
+        return sum(x[:, i : i + n] for i in range(7))
+
     def box(x: Array) -> Array:
-        n, m = x.shape[0] - 6, x.shape[1] - 6
-        y = sum(x[i : i + n] for i in range(7))
-        return sum(y[:, j : j + m] for j in range(7)) / 49
+        return of_columns(of_rows(x)) / 49
 
     ma, mb = box(a), box(b)
     va, vb, c = box(a * a) - ma * ma, box(b * b) - mb * mb, box(a * b) - ma * mb

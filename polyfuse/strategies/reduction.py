@@ -134,7 +134,10 @@ def _shared(
     if not situation.tiles and comes_back(situation, [long]):
         return []
     found: list[Proposal | None] = []
-    for waves in WAVES[:-1] if chained(situation) >= MANY else WAVES:
+    alone = WAVES[-1] if inner in over and chained(situation) >= MANY else 0  # would be a block to itself
+    for waves in WAVES:
+        if waves == alone:
+            continue
         if inner in over:
             found.append(_shared_rows(situation, inner, over, long, waves))
             frame = _frame_of_shares(situation, inner, over)
