@@ -12,7 +12,7 @@ import math
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial, wraps
+from functools import cached_property, lru_cache, partial, singledispatchmethod, wraps
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import ref
@@ -20,9 +20,10 @@ from weakref import ref
 import numpy as np
 
 from polyfuse.frontends.numpy_like import holders, python_builtins, random
-from polyfuse.frontends.numpy_like.cached import CachedProperty
+from polyfuse.frontends.numpy_like.cached import CachedFunction, CachedProperty
 from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in, stands_in
 from polyfuse.frontends.numpy_like.escapes import holds_traced
+from polyfuse.frontends.numpy_like.generic import Generic, GenericMethod, is_generic
 from polyfuse.frontends.numpy_like.inlined import Inlined
 from polyfuse.frontends.numpy_like.instead import Builtin, Instead
 from polyfuse.frontends.numpy_like.iterating import Iterating
@@ -42,6 +43,7 @@ from polyfuse.frontends.numpy_like.tracer import Tracer
 from polyfuse.frontends.numpy_like.watched import Watched, applied, plain
 from polyfuse.installed import is_users
 
+_LRU_CACHE = type(lru_cache(len))
 _MODULES = ("numpy", "polyfuse")
 _ITERATING = frozenset(("builtins", "itertools", "_collections", "_csv", "numpy"))
 _DEPTH = 8  # of containers in containers that are looked into
@@ -83,9 +85,11 @@ class Rebinder:
                 home = sys.modules[value.__module__]
                 is_public = getattr(home, value.__name__, None) is value
                 return getattr(Namespace(self.trace, home, rest and f"{rest}."), value.__name__) if is_public else value
-            return self.function(value) if _is_users_function(value) else self._bare(value)
+            return self.function(value) if is_generic(value) or _is_users_function(value) else self._bare(value)
         if isinstance(value, (MethodType, partial)):
             return self.function(value)
+        if isinstance(value, _LRU_CACHE) and isinstance(value.__wrapped__, FunctionType):
+            return self._cached(value) if _is_users_function(value.__wrapped__) else self._bare(value)
         if _draws(value):
             return RandomStandIn(type(value).__name__)
         if isinstance(value, BuiltinFunctionType) and value.__module__ == "math":  # from math import sqrt
@@ -206,7 +210,7 @@ class Rebinder:
             return True
         if id(value) in self._python:
             return True
-        is_code = isinstance(value, (MethodType, partial)) or _jitted(value) is not None
+        is_code = isinstance(value, (MethodType, partial, _LRU_CACHE)) or _jitted(value) is not None
         return is_code or _is_users_object(value) or _is_users_class(value)
 
     def _module(self, module: ModuleType) -> Any:
@@ -245,8 +249,17 @@ class Rebinder:
             return function if isinstance(function, type) else self.value(function)
         if self.spaces.has(function):
             return function  # rebuilt, or defined by what is
-        if id(function) not in self.done:
+        if id(function) not in self.done and is_generic(function):
+            self._keep(function, Generic(function, self.value))
+        elif id(function) not in self.done:
             self._rebuild(function)
+        return self.done[id(function)]  # type: ignore[no-any-return]
+
+    def _cached(self, function: Any) -> CachedFunction:
+        if id(function) not in self.done:
+            self._bare(function)  # runs as it is
+            rebuilt = self.function(function.__wrapped__)
+            self._keep(function, CachedFunction(function, rebuilt, self._outside_of_trace, self.value))
         return self.done[id(function)]  # type: ignore[no-any-return]
 
     def _library(self, function: FunctionType) -> Callable[..., Any]:
@@ -333,6 +346,15 @@ class Rebinder:
         is_lasting = original is not instance and id(original) not in self.passed and not holds_traced(original)
         return original if is_lasting else None
 
+    def _outside_of_trace(self, value: Any) -> tuple[Any, ...]:
+        """A value as it is without the trace; nothing of one that is of it, or was made or copied for it."""
+        if holds_traced(value) or id(value) in self.passed:
+            return ()
+        if stands_in(type(value)):
+            lasting = self._lasting(value)
+            return () if lasting is None else (lasting,)
+        return (self.restored(value),)
+
     # ------------------------------------------------------------------------------------------ objects
     def instance(self, value: Any) -> Any:
         """An object with the same attributes and rebuilt methods; `value` itself where its class cannot be derived."""
@@ -401,6 +423,10 @@ class Rebinder:
             return property(self.function(attribute.fget), setter, attribute.fdel)
         if isinstance(attribute, cached_property):
             return CachedProperty(attribute, self.function(attribute.func), self._lasting)
+        if isinstance(attribute, singledispatchmethod):
+            return GenericMethod(attribute, self._attribute)
+        if isinstance(attribute, _LRU_CACHE):
+            return self.value(attribute)
         if hasattr(type(attribute), "__get__") and _is_users_object(attribute):
             return self.instance(attribute)
         return attribute

@@ -94,3 +94,43 @@ def test_a_caching_function_computes_once() -> None:
         model.k = k
         np.testing.assert_array_equal(jitted(X), X * np.arange(3) * 2)
     assert model.computed == 1
+
+
+class Node:
+    def __init__(self, k: Any) -> None:
+        self.k, self.next = k, [self]
+
+    def itself(self) -> Any:
+        return self
+
+    own = functools.lru_cache(itself)
+
+
+@functools.lru_cache
+def about(node: Node) -> dict[str, Any]:
+    return {"node": node, "class": type(node), "first": node.next[0]}
+
+
+def test_what_a_cache_keeps_is_the_users() -> None:
+    """Stand-ins are equal to their objects: what a trace put into a cache the user found there."""
+    node = Node(2.0)
+
+    @pf.jit
+    def function(x: Any) -> Any:
+        same = node.own() is node and about(node)["node"] is node and about(node)["class"] is Node
+        return x * node.own().k * about(node)["first"].k * same
+
+    np.testing.assert_array_equal(function(X), 4 * X)
+    assert node.own() is node and about(node) == {"node": node, "class": Node, "first": node}
+    assert type(about(node)["node"]) is Node and about(node)["first"] is node
+    node.own().k = 3.0
+    np.testing.assert_array_equal(function(X), 9 * X)
+
+
+def test_nothing_of_a_trace_is_kept() -> None:
+    @functools.lru_cache
+    def doubled(node: Any) -> Any:
+        return getattr(node, "k", node) * 2
+
+    np.testing.assert_array_equal(pf.jit(lambda x: doubled(Node(x)) + doubled(3.0))(X), X * 2 + 6)
+    assert doubled.cache_info().currsize == 1 and doubled(3.0) == 6.0
