@@ -1,7 +1,7 @@
 """What code asks of objects but for the attributes that it names: whether they have one, which they are, all they have.
 
-    hasattr(self, "bias")     getattr(o, "scale", 1.0)     try: o.gain     except AttributeError: ...
-    vars(o).values()          self.w_out is self.w_in      a == b          f"{a}"
+hasattr(self, "bias")     getattr(o, "scale", 1.0)     try: o.gain     except AttributeError: ...
+vars(o).values()          self.w_out is self.w_in      a == b          f"{a}"
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 
 _BY_NAME = frozenset("hasattr getattr vars __dict__ globals attrgetter methodcaller getattr_static".split())
+_MODULES = frozenset("globals vars __dict__ __globals__ f_globals eval exec".split())
+_MODULES |= frozenset("modules import_module __import__ getmodule resolve_name".split())
 _WHOLE = frozenset("vars __dict__ astuple asdict".split())
 _WRITTEN = frozenset("repr str format print __repr__ __str__ __format__".split())
 _COMPARED = frozenset("__eq__ __ne__ __hash__ hash index count remove set dict frozenset sorted min max".split())
 _LOADS = frozenset("LOAD_ATTR LOAD_METHOD LOAD_GLOBAL LOAD_NAME LOAD_SUPER_ATTR".split())
 _GLOBALS = frozenset("LOAD_GLOBAL LOAD_NAME".split())
+_WHETHER = ("has_whole", "tells_apart", "compares", "writes", "finds_modules")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """`absent`, `absent_globals`: names that code goes on without; `has_whole`: it may use every attribute there is;
-    `tells_apart`: it asks which object something is; `compares`, `writes`: by what their classes say."""
+    `tells_apart`: it asks which object something is; `compares`, `writes`: by what their classes say; `finds_modules`:
+    globals of modules that it computes."""
 
     absent: frozenset[str] = frozenset()
     absent_globals: frozenset[str] = frozenset()
@@ -31,6 +35,7 @@ class Asked:
     tells_apart: bool = False
     compares: bool = False
     writes: bool = False
+    finds_modules: bool = False
 
 
 def asked(functions: Iterable[FunctionType]) -> Asked:
@@ -39,7 +44,7 @@ def asked(functions: Iterable[FunctionType]) -> Asked:
     return Asked(
         frozenset().union(*[one.absent for one in found]),
         frozenset().union(*[one.absent_globals for one in found]),
-        *(any(getattr(one, name) for one in found) for name in ("has_whole", "tells_apart", "compares", "writes")),
+        *(any(getattr(one, name) for one in found) for name in _WHETHER),
     )
 
 
@@ -71,4 +76,5 @@ def _of_code(code: CodeType) -> Asked:
         any(op.startswith("IS_OP") for op in opcodes),
         bool(opcodes & {"COMPARE_OP", "CONTAINS_OP"} or names & _COMPARED),
         bool(opcodes & {"FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC", "CONVERT_VALUE"} or names & _WRITTEN),
+        bool(names & _MODULES),
     )

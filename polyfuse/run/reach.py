@@ -36,6 +36,7 @@ from polyfuse.run.entries import (
     members,
     referred,
 )
+from polyfuse.run.mentions import global_names, mentioned
 
 _DEPTH = 24  # how far attributes and items are followed
 _ITEMS = 256  # entries of a container that are read one by one; more are compared together
@@ -78,8 +79,8 @@ def reach(
     known = {id(f): f for f in _code(function, _Wanted())}
     names = set(named)
     while True:
-        mentioned = {name: None for f in known.values() for name in _mentioned(f.__code__)} | dict.fromkeys(names)
-        wanted = _Wanted(mentioned, asked(known.values()), named)
+        every = {name: None for f in known.values() for name in mentioned(f.__code__)} | dict.fromkeys(names)
+        wanted = _Wanted(every, asked(known.values()), named)
         found, seen = dict[str, Cell](), set[int]()
         for root in (*roots, *(cell for f in known.values() for cell in _of_function(f, wanted.asked))):
             if root.name not in found:
@@ -222,19 +223,6 @@ def is_of_users(value: Any) -> bool:
     return is_users(type(value).__module__, _file_of(type(value)))
 
 
-def _mentioned(code: types.CodeType) -> dict[Any, None]:
-    """Names of globals and attributes in `code`, and its constants that may be keys."""
-    found: dict[Any, None] = dict.fromkeys(code.co_names)
-    for constant_ in code.co_consts:
-        if isinstance(constant_, types.CodeType):
-            found |= _mentioned(constant_)
-        elif type(constant_) in (str, int):
-            found[constant_] = None
-            if type(constant_) is str and "attrgetter" in code.co_names:
-                found |= dict.fromkeys(constant_.split("."))
-    return found
-
-
 # ---------------------------------------------------------------------------------------------- places
 
 
@@ -258,12 +246,13 @@ def _of_function(function: types.FunctionType, asked: Asked) -> Iterator[Cell]:
     for cell, name in zip(function.__closure__ or (), code.co_freevars, strict=True):
         yield _closed(cell, name)
     space = function.__globals__
-    for name in (*_mentioned(code), *(n for n in asked.absent_globals if not hasattr(builtins, n))):
+    names = mentioned(code) if asked.finds_modules else global_names(code)
+    for name in (*names, *(n for n in asked.absent_globals if not hasattr(builtins, n))):
         if type(name) is str and (name in space or name in asked.absent_globals):
             yield Cell(_entry(space, name), f"{id(space)}.{name}", name)
-    names = code.co_varnames[: code.co_argcount]
     defaults = function.__defaults__ or ()
-    given = [*zip(names[len(names) - len(defaults) :], defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
+    have_one = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    given = [*zip(have_one, defaults, strict=True), *(function.__kwdefaults__ or {}).items()]
     for name, value in given:
         if not is_plain(value):
             yield _fixed(value, name)
