@@ -45,7 +45,9 @@ _FUNCTIONS = 256  # functions of the user's that are followed
 LOOKED_INTO = (types.FunctionType, type, types.ModuleType)
 """Arguments that are part of the program by what they are, not by what they hold."""
 _DESCRIPTORS = (staticmethod, classmethod, property, cached_property, partialmethod)
-_SILENT = frozenset("__reduce__ __init__ __new__".split())
+_MAKING = ("__init__", "__new__")
+_SILENT = frozenset(("__reduce__", *_MAKING))
+_CLASS_OF = ("type", "__class__")  # in code that may make an object of a class that it does not name
 _COMPARING = frozenset("__eq__ __ne__ __hash__".split())
 _WRITING = frozenset("__repr__ __str__ __format__".split())
 
@@ -119,6 +121,10 @@ class _Wanted:
     def has(self, name: str) -> bool:
         return self.asked.has_whole or name in self.mentioned
 
+    def makes(self, value: Any) -> bool:
+        """Whether code that has `value` may make objects of its class."""
+        return isinstance(value, type) or any(name in self.mentioned for name in _CLASS_OF)
+
     def silent(self, name: str, method: Any) -> bool:
         """Whether a special method is called nowhere.  What decorators write reads more than counts."""
         if name not in _COMPARING | _WRITING:
@@ -166,7 +172,7 @@ def _is_wrapped(value: Any) -> bool:
 def _methods(value: Any, wanted: _Wanted) -> Iterator[types.FunctionType]:
     for base in _users_classes(value):
         names = [n for n, m in vars(base).items() if n.startswith("__") and not wanted.silent(n, m)]
-        names += ["__init__"] if isinstance(value, type) else []
+        names += _MAKING if wanted.makes(value) else ()
         for name in (*names, *(n for n in wanted.mentioned if type(n) is str)):
             method = vars(base).get(name)
             if isinstance(method, _DESCRIPTORS) or is_code(method) or (is_of_users(method) and _is_descriptor(method)):
@@ -385,6 +391,7 @@ def _methods_of(cell: Cell, value: Any, wanted: _Wanted) -> Iterator[Cell]:
     kinds = _users_classes(value)
     held = [(name, part) for kind in kinds for name, part in vars(kind).items()]
     special = {n: None for n, m in held if _is_special(n) and type(m) is types.FunctionType and not wanted.silent(n, m)}
+    special |= {n: None for n, _ in held if n in _MAKING and wanted.makes(value)}
     for name in special | {n: None for n, part in held if n in wanted.mentioned and hasattr(part, "__get__")}:
         for kind in kinds:
             yield Cell(partial(vars(kind).get, name, ABSENT), f"class {id(kind)}.{name}", f"{cell.shown}.{name}")
