@@ -19,9 +19,7 @@ from polyfuse.frontends.numpy_like.watched import plain
 
 _HEAP_TYPE = 1 << 9  # the flag of classes that Python code made
 _NEVER = (BaseException, enum.Enum, np.ndarray, np.generic, type)
-_OWN = frozenset(
-    "__dict__ __weakref__ __slots__ __init_subclass__ __getattribute__ __del__ __abstractmethods__ _abc_impl".split()
-)
+_OWN = frozenset("__dict__ __weakref__ __slots__ __getattribute__ __del__ __abstractmethods__ _abc_impl".split())
 
 _LINES = ("__mro__", "__bases__", "__base__")
 
@@ -173,6 +171,18 @@ def _of_original(hashed: Callable[[Any], int]) -> Callable[[Any], int]:
     return found
 
 
+def _but_of_stand_ins(hook: classmethod[Any, Any, None]) -> classmethod[Any, Any, None]:
+    """``__init_subclass__`` of the user's: of a class that the code derives, not of one that comes to stand in."""
+    function = hook.__func__
+
+    @wraps(function)
+    def found(kind: Any, *args: Any, **kwargs: Any) -> None:
+        if vars(kind).get("__is_filled__", True):
+            function(kind, *args, **kwargs)
+
+    return classmethod(found)
+
+
 _LOOKED_UP_BY: Mapping[str, Callable[[Any], Any]] = {"__eq__": _or_same, "__hash__": _of_original}
 
 
@@ -184,6 +194,8 @@ def fill(derived: type, original: type, rebuilt: Callable[[Any], Any]) -> None:
         again = rebuilt(value)
         if name in _LOOKED_UP_BY and callable(value):
             again = _LOOKED_UP_BY[name](again)
+        elif name == "__init_subclass__" and isinstance(again, classmethod):
+            again = _but_of_stand_ins(again)
         type.__setattr__(derived, name, again)
         if again is not value and hasattr(again, "__set_name__") and not stands_in(type(again)):
             again.__set_name__(derived, name)

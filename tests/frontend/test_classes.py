@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
@@ -190,8 +190,42 @@ def copies(x: Any) -> Any:
     return x, y, z, w["z"] * w["n"]
 
 
+class Hooked:
+    factor: float
+    ramp: Any
+
+    def __init_subclass__(cls, factor: float = 2.0, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.factor, cls.ramp = factor, np.arange(7.0)
+
+
+class Counted(Hooked):
+    names: ClassVar[list[str]] = []
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        Counted.names.append(cls.__name__)
+
+
+class Once(Counted, factor=3.0):
+    pass
+
+
+def hooks(x: Any) -> Any:
+    class Usual(Hooked):
+        pass
+
+    class Other(Usual, factor=5.0):
+        def run(self, x: Any) -> Any:
+            return x * self.factor + self.ramp
+
+    return Other().run(x) + Usual.factor + Once.factor
+
+
 @pytest.mark.parametrize(
-    "function", [inherited, matched, named_tuple, data_classes, nested, properties, copies], ids=lambda f: f.__name__
+    "function",
+    [inherited, matched, named_tuple, data_classes, nested, properties, copies, hooks],
+    ids=lambda f: f.__name__,
 )
 def test_against_numpy(function: Any) -> None:
     assert_same(pf.jit(backend="interpreter")(function)(X), function(X))
@@ -209,3 +243,8 @@ def test_classes_stay_as_they_were() -> None:
     before = {kind: dict(vars(kind)) for kind in (Base, Named, Frozen, Tree)}
     pf.jit(backend="interpreter")(lambda x: (inherited(x), data_classes(x), nested(x)))(X)
     assert {kind: dict(vars(kind)) for kind in before} == before
+
+
+def test_hooks_of_derived_classes_run_for_no_stand_in() -> None:
+    assert_same(pf.jit(backend="interpreter")(lambda x: x * Once.factor)(X), X * 3)
+    assert Counted.names == ["Once"]
