@@ -31,5 +31,7 @@ def _chained(term: Expr) -> int:
 
 
 def at_once(situation: Situation, chunks: int, width: int) -> int:
-    """`chunks` vectors of `width` elements of a trip, or fewer."""
-    return min(chunks, max(1, AT_ONCE // width)) if chained(situation) >= MANY else chunks
+    """`chunks` vectors of `width` elements of a trip, or fewer on a device."""
+    if situation.target.kind == "cpu" or chained(situation) < MANY:
+        return chunks
+    return min(chunks, max(1, AT_ONCE // width))
