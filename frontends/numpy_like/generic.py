@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from polyfuse.frontends.numpy_like.classes import original_of, stands_in
+from polyfuse.frontends.numpy_like.python_builtins import of_its_class
 
 
 class Generic:
@@ -44,5 +45,5 @@ def is_generic(function: FunctionType) -> bool:
 
 
 def _kind(value: Any) -> type:
-    kind: type = value.__class__
+    kind: type = of_its_class(value).__class__
     return original_of(kind) if stands_in(kind) else kind

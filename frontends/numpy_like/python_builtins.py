@@ -68,17 +68,23 @@ def ordered(original: Callable[..., Any], values: Any, /, **options: Any) -> lis
     return found[::-1] if options.get("reverse") else found
 
 
-def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
-    """`isinstance` that decides as outside of a trace: a size is an int there, an argument a number or an array, and
-    the sum of an array a scalar of NumPy's."""
+def of_its_class(value: Any) -> Any:
+    """Something of the class that `value` has outside of a trace: a size is an int there, an argument a number or an
+    array, and the sum of an array a scalar of NumPy's."""
     if type(value) is SymbolicSize:
-        stand_in: Any = np.int64(2) if value.is_numpy else 2
-    elif type(value) is Tracer:
-        number = value.weak or value.dtype.type
-        stand_in = number(0) if value.weak or value.is_number else np.empty(0, value.dtype)
-    else:
+        return np.int64(2) if value.is_numpy else 2
+    if type(value) is not Tracer:
+        return value
+    number = value.weak or value.dtype.type
+    return number(0) if value.weak or value.is_number else np.empty(0, value.dtype)
+
+
+def is_instance(original: Callable[..., Any], value: Any, kinds: Any) -> bool:
+    """`isinstance` that decides as outside of a trace."""
+    like = of_its_class(value)
+    if like is value:
         return original(value, kinds)  # type: ignore[no-any-return]
-    return original(stand_in, kinds) or type(value) in (kinds if type(kinds) is tuple else (kinds,))
+    return original(like, kinds) or type(value) in (kinds if type(kinds) is tuple else (kinds,))
 
 
 def attribute(

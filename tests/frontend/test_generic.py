@@ -60,3 +60,25 @@ def test_what_changes_is_seen() -> None:
         how.k = k
         model.factor = factor
         np.testing.assert_array_equal(function(X), X * k + X * k * factor + X)
+
+
+@functools.singledispatch
+def times(how: Any, x: Any) -> Any:
+    return -x
+
+
+@times.register(np.ndarray)
+@times.register(float)
+def _(how: Any, x: Any) -> Any:
+    return x * how
+
+
+@times.register
+def _(how: int, x: Any) -> Any:
+    return x * how * 10
+
+
+def test_arguments_are_of_the_class_that_the_caller_passed() -> None:
+    function = pf.jit(lambda how, x: times(how, x) + times(x.sum(), x) + times(len(x), x))
+    for how in (X, 2.0, 3, "text", np.float64(3.0)):
+        np.testing.assert_array_equal(function(how, X), times(how, X) + times(X.sum(), X) + times(len(X), X))
