@@ -14,13 +14,13 @@ from polyfuse.frontends.numpy_like.python_builtins import of_its_class
 class Generic:
     """A generic function.  `value`: what stands in for an implementation."""
 
-    def __init__(self, original: FunctionType, value: Callable[[Any], Any]) -> None:
+    def __init__(self, original: Any, value: Callable[[Any], Any]) -> None:
         self._original, self._value = original, value
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not args:
             return self._original(*args, **kwargs)  # says what is missing
-        return self._value(self._original.dispatch(_kind(args[0])))(*args, **kwargs)  # type: ignore[attr-defined]
+        return self._value(self._original.dispatch(_kind(args[0])))(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)

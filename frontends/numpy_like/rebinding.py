@@ -11,8 +11,8 @@ import enum
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache, partial, singledispatchmethod, wraps
+from collections.abc import Callable
+from functools import cached_property, partial, singledispatchmethod, wraps
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import ref
@@ -21,7 +21,7 @@ import numpy as np
 
 from polyfuse.frontends.numpy_like import holders, python_builtins, random
 from polyfuse.frontends.numpy_like.cached import CachedFunction, CachedProperty
-from polyfuse.frontends.numpy_like.classes import can_stand_in, fill, stand_in, stands_in
+from polyfuse.frontends.numpy_like.classes import fill, stand_in, stands_in
 from polyfuse.frontends.numpy_like.escapes import holds_traced
 from polyfuse.frontends.numpy_like.generic import Generic, GenericMethod, is_generic
 from polyfuse.frontends.numpy_like.inlined import Inlined
@@ -38,15 +38,26 @@ from polyfuse.frontends.numpy_like.sizes import SymbolicSize
 from polyfuse.frontends.numpy_like.spaces import Spaces
 from polyfuse.frontends.numpy_like.specs import is_array
 from polyfuse.frontends.numpy_like.state import Trace
-from polyfuse.frontends.numpy_like.third_party import Library, is_installed, is_third_party
+from polyfuse.frontends.numpy_like.third_party import Library
 from polyfuse.frontends.numpy_like.tracer import Tracer
+from polyfuse.frontends.numpy_like.users import (
+    DEPTH,
+    LRU_CACHE,
+    MODULES,
+    draws,
+    goes_on,
+    holds_array,
+    is_of_library,
+    is_spelled_in_numpy,
+    is_users_class,
+    is_users_function,
+    is_users_object,
+    jitted,
+    run_by,
+)
 from polyfuse.frontends.numpy_like.watched import Watched, applied, plain
 from polyfuse.installed import is_users
 
-_LRU_CACHE = type(lru_cache(len))
-_MODULES = ("numpy", "polyfuse")
-_ITERATING = frozenset(("builtins", "itertools", "_collections", "_csv", "numpy"))
-_DEPTH = 8  # of containers in containers that are looked into
 _READING = (np.nditer, np.matrix, np.broadcast, np.poly1d, np.recarray, np.memmap, np.ma.MaskedArray)
 """Classes of NumPy's that read the arrays they are made of, and tell nothing."""
 _USED = "__iter__ __len__ __getitem__ __contains__ __enter__ __add__ __mul__ __matmul__ __array_priority__".split()
@@ -78,19 +89,19 @@ class Rebinder:
         if isinstance(value, ModuleType):
             return self._module(value)
         if isinstance(value, FunctionType):
-            if _is_spelled_in_numpy(value.__module__):
+            if is_spelled_in_numpy(value.__module__):
                 return self._library(value)
             root, _, rest = (value.__module__ or "").partition(".")
             if root == "numpy":  # from numpy import ones
                 home = sys.modules[value.__module__]
                 is_public = getattr(home, value.__name__, None) is value
                 return getattr(Namespace(self.trace, home, rest and f"{rest}."), value.__name__) if is_public else value
-            return self.function(value) if is_generic(value) or _is_users_function(value) else self._bare(value)
+            return self.function(value) if is_generic(value) or is_users_function(value) else self._bare(value)
         if isinstance(value, (MethodType, partial)):
             return self.function(value)
-        if isinstance(value, _LRU_CACHE) and isinstance(value.__wrapped__, FunctionType):
-            return self._cached(value) if _is_users_function(value.__wrapped__) else self._bare(value)
-        if _draws(value):
+        if isinstance(value, LRU_CACHE) and isinstance(value.__wrapped__, FunctionType):
+            return self._cached(value) if is_users_function(value.__wrapped__) else self._bare(value)
+        if draws(value):
             return RandomStandIn(type(value).__name__)
         if isinstance(value, BuiltinFunctionType) and value.__module__ == "math":  # from math import sqrt
             return getattr(MathStandIn(self.trace), value.__name__)
@@ -102,22 +113,22 @@ class Rebinder:
         is_made = isinstance(name, str) and name in CREATION
         if name is not None and (is_made or isinstance(value, np.ufunc)) and getattr(np, name, None) is value:
             return getattr(Namespace(self.trace), name)
-        inner = _jitted(value)
+        inner = jitted(value)
         if inner is not None:
             return self._inlined(value, inner)
         if isinstance(value, type):
             if stands_in(value):
                 return value
-            return self.derived(value) if _is_users_class(value) else self._bare(value)
+            return self.derived(value) if is_users_class(value) else self._bare(value)
         if holders.is_holder(value):
             return self._container(value)
-        if _goes_on(value):
+        if goes_on(value):
             return Iterating(self.trace, value)
         if isinstance(value, ref):
             return self._reference(value)
         if isinstance(value, BuiltinFunctionType):
             return self._python.get(id(value)) or self._builtin(value)
-        return self.instance(value) if _is_users_object(value) else self._bare(value)
+        return self.instance(value) if is_users_object(value) else self._bare(value)
 
     def _keep(self, original: Any, stand_in: Any) -> Any:
         """`stand_in`, which is what the trace has for `original` from here on."""
@@ -159,12 +170,12 @@ class Rebinder:
             return value
         kind = value if isinstance(value, type) else type(value)
         is_code = isinstance(value, (FunctionType, BuiltinFunctionType, ModuleType))
-        if not _is_of_library(value, kind):
+        if not is_of_library(value, kind):
             if kind in _READING:
                 self.outside.blind()
             if not is_code and not isinstance(value, type):
                 self.outside.expose(value)
-            self.outside.expose_code(_run_by(value, kind))
+            self.outside.expose_code(run_by(value, kind))
             return value
         if is_code or (callable(value) and not isinstance(value, type) and not any(hasattr(kind, n) for n in _USED)):
             return self._library_of_others(value)
@@ -198,7 +209,7 @@ class Rebinder:
         self.outside.copies.append(holders.fill(copy, value, self.value))
         return copy
 
-    def _is_rebuilt(self, value: Any, depth: int = _DEPTH) -> bool:
+    def _is_rebuilt(self, value: Any, depth: int = DEPTH) -> bool:
         """Whether a table entry is, or holds, something to rebuild or to watch."""
         if type(value) is np.ndarray:
             return not value.dtype.hasobject
@@ -206,12 +217,12 @@ class Rebinder:
             return depth > 0 and any(self._is_rebuilt(part, depth - 1) for part in holders.held(value))
         if isinstance(value, FunctionType):
             return not self.spaces.has(value)
-        if _draws(value) or _goes_on(value) or isinstance(value, ref) or type(value) is np.ufunc:
+        if draws(value) or goes_on(value) or isinstance(value, ref) or type(value) is np.ufunc:
             return True
         if id(value) in self._python:
             return True
-        is_code = isinstance(value, (MethodType, partial, _LRU_CACHE)) or _jitted(value) is not None
-        return is_code or _is_users_object(value) or _is_users_class(value)
+        is_code = isinstance(value, (MethodType, partial, LRU_CACHE)) or jitted(value) is not None
+        return is_code or is_users_object(value) or is_users_class(value)
 
     def _module(self, module: ModuleType) -> Any:
         """One stand-in for each module, whatever it is reached by: ``xp is np`` holds as it does outside."""
@@ -227,9 +238,9 @@ class Rebinder:
         root, _, rest = module.__name__.partition(".")
         if root == "random" or rest == "random":
             return RandomStandIn(module.__name__)
-        if _is_spelled_in_numpy(module.__name__):
+        if is_spelled_in_numpy(module.__name__):
             return UsersModule(self, module)
-        if root not in _MODULES:
+        if root not in MODULES:
             is_own = is_users(module.__name__, getattr(module, "__file__", None))
             return UsersModule(self, module) if is_own else self._bare(module)
         return Namespace(self.trace, module, f"{rest}." if root == "numpy" and rest else "", self.value)
@@ -295,7 +306,7 @@ class Rebinder:
 
     def _given(self, value: Any) -> Any:
         """A default or an argument that was applied before: containers only where they hold arrays."""
-        if not holders.is_holder(value) or _holds_array(value):
+        if not holders.is_holder(value) or holds_array(value):
             return self.value(value)
         return self.outside.share(value) if type(value) in (dict, list, set) else value
 
@@ -379,7 +390,7 @@ class Rebinder:
         """The class that stands in for one of the user's; `original` itself where it cannot be derived."""
         if id(original) in self.done:
             return self.done[id(original)]  # type: ignore[no-any-return]
-        bases = {kind: self.derived(kind) for kind in original.__mro__[1:] if _is_users_class(kind)}
+        bases = {kind: self.derived(kind) for kind in original.__mro__[1:] if is_users_class(kind)}
 
         look_up: Callable[[Any, str], Any] = object.__getattribute__
 
@@ -405,16 +416,16 @@ class Rebinder:
     def of_class(self, found: Any) -> Any:
         """What stands in for an attribute of a class that is found by way of the class."""
         is_code = isinstance(found, (FunctionType, BuiltinFunctionType, ModuleType, partial, np.ufunc, type))
-        is_other = type(found) is np.ndarray or holders.is_holder(found) or _is_users_object(found)
-        return self.value(found) if is_code or is_other or _jitted(found) is not None else found
+        is_other = type(found) is np.ndarray or holders.is_holder(found) or is_users_object(found)
+        return self.value(found) if is_code or is_other or jitted(found) is not None else found
 
     def _attribute(self, attribute: Any) -> Any:
         """A rebuilt method or property, or a watched array; what is none stays."""
-        if type(attribute) is np.ndarray or (holders.is_holder(attribute) and _holds_array(attribute)):
+        if type(attribute) is np.ndarray or (holders.is_holder(attribute) and holds_array(attribute)):
             return self.value(attribute)
         if isinstance(attribute, FunctionType):
             return self.function(attribute)
-        if isinstance(attribute, staticmethod) and _is_spelled_in_numpy(attribute.__func__.__module__):
+        if isinstance(attribute, staticmethod) and is_spelled_in_numpy(attribute.__func__.__module__):
             return staticmethod(self.value(attribute.__func__))
         if isinstance(attribute, (staticmethod, classmethod)):
             return type(attribute)(self.function(attribute.__func__))
@@ -425,9 +436,9 @@ class Rebinder:
             return CachedProperty(attribute, self.function(attribute.func), self._lasting)
         if isinstance(attribute, singledispatchmethod):
             return GenericMethod(attribute, self._attribute)
-        if isinstance(attribute, _LRU_CACHE):
+        if isinstance(attribute, LRU_CACHE):
             return self.value(attribute)
-        if hasattr(type(attribute), "__get__") and _is_users_object(attribute):
+        if hasattr(type(attribute), "__get__") and is_users_object(attribute):
             return self.instance(attribute)
         return attribute
 
@@ -440,69 +451,3 @@ class UsersModule:
 
     def __getattr__(self, name: str) -> Any:
         return self._rebinder.value(getattr(self._module, name))
-
-
-def _draws(value: Any) -> bool:
-    """A generator of random numbers."""
-    return type(value).__module__.removeprefix("numpy.").partition(".")[0] == "random"
-
-
-def _goes_on(value: Any) -> bool:
-    """An iterator that has a state which Python code does not see."""
-    return isinstance(value, Iterator) and type(value).__module__ in _ITERATING
-
-
-def _is_spelled_in_numpy(module: str | None) -> bool:
-    """Modules of polyfuse and of NumPy that are traced like the user's code."""
-    return (module or "").startswith(("polyfuse.nn", "numpy.polynomial"))
-
-
-def _is_of_library(value: Any, kind: type) -> bool:
-    """Whether a value is of an installed package: `kind`, its class or itself, or what it calls itself."""
-    if isinstance(value, FunctionType) and is_installed(value.__code__.co_filename):
-        return (value.__module__ or "").partition(".")[0] not in _MODULES
-    if isinstance(value, ModuleType):
-        return is_third_party(value.__name__)
-    return is_third_party(kind.__module__) or (callable(value) and is_third_party(getattr(value, "__module__", None)))
-
-
-def _run_by(value: Any, kind: type) -> list[FunctionType]:
-    """Functions of the user's that run as they are: behind what wraps them, or in a class that cannot be derived."""
-    inner = vars(value).get("__wrapped__") if hasattr(value, "__dict__") and not isinstance(value, type) else None
-    bases = [base for base in kind.__mro__ if base.__module__ != "builtins"]
-    found = [inner, *(part for base in bases for part in vars(base).values())]
-    return [f for f in found if isinstance(f, FunctionType) and _is_users_function(f)]
-
-
-def _is_users_function(function: FunctionType) -> bool:
-    return is_users(function.__module__ or "", function.__code__.co_filename)
-
-
-def _holds_array(value: Any, depth: int = _DEPTH) -> bool:
-    """Whether a container, or one in it, holds an array."""
-    if type(value) is np.ndarray:
-        return not value.dtype.hasobject
-    return depth > 0 and holders.is_holder(value) and any(_holds_array(part, depth - 1) for part in holders.held(value))
-
-
-def _jitted(value: Any) -> FunctionType | MethodType | None:
-    """The function of a jitted function or method; None for anything else."""
-    inner = getattr(value, "__wrapped__", None) if type(value).__module__.startswith("polyfuse.") else None
-    return inner if isinstance(inner, (FunctionType, MethodType)) else None
-
-
-def _is_users_object(value: Any) -> bool:
-    """An instance of a class that the user wrote in Python."""
-    kind = type(value)
-    if isinstance(value, (type, BaseException, tuple, list, dict, np.ndarray)):
-        return False
-    holds = hasattr(value, "__dict__") or bool(holders.slots_of(value))
-    return holds and _is_users_class(kind) and not hasattr(kind, "__array__")
-
-
-def _is_users_class(kind: Any) -> bool:
-    """A class that the user wrote in Python, and that nothing stands in for yet."""
-    if not can_stand_in(kind):
-        return False
-    module = sys.modules.get(kind.__module__)
-    return _is_spelled_in_numpy(kind.__module__) or is_users(kind.__module__, getattr(module, "__file__", None))
