@@ -25,6 +25,7 @@ from polyfuse.backends.numba_cpu.fragments.object_code import (
     LaunchWord,
     ObjectCode,
     host_processor,
+    object_code,
     target_machine,
 )
 from polyfuse.backends.numba_cpu.fragments.pipeline import KernelCompiler
@@ -83,9 +84,7 @@ def compile_function(
     module, symbol = _lowered(merged, arguments)
     scratch = scratch_bytes(module)
     _add_entry(module, symbol, arguments, scratch, nontemporal)
-    machine = target_machine()
-    optimised = _optimised(module, machine)
-    return ObjectCode(machine.emit_object(optimised), host_processor())
+    return ObjectCode(object_code(_optimised(module, target_machine())), host_processor())
 
 
 def _optimised(module: ir.Module, machine: Any) -> Any:
