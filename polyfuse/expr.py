@@ -43,29 +43,34 @@ from polyfuse.terms import Expr
 Shape = tuple[Affine, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False, weakref_slot=True)
 class _Node:
     shape: Shape
     dtype: DType
-    digest: bytes = field(repr=False)
-    height: int = field(repr=False)  # operations on the longest way from a leaf
+    digest: bytes
+    height: int  # operations on the longest way from a leaf
 
     @property
     def rank(self) -> int:
         return len(self.shape)
 
+    def __repr__(self) -> str:
+        """The node without those that it is made of: what is shared would be written again for every way to it."""
+        shape = ", ".join(map(str, self.shape))
+        return f"<{type(self).__name__} {self.digest.hex()[:8]}: {self.dtype}[{shape}]>"
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Input(_Node):
     position: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scalar(_Node):
     position: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Constant(_Node):
     bits: bytes
 
@@ -82,18 +87,18 @@ class Constant(_Node):
                 return int(item)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Iota(_Node):
     index: Affine
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Map(_Node):
     function: str
     operands: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reduce(_Node):
     monoid: str
     operands: tuple[Node, ...]
@@ -101,7 +106,7 @@ class Reduce(_Node):
     component: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scan(_Node):
     monoid: str
     operand: Node
@@ -111,7 +116,7 @@ class Scan(_Node):
     run: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Recurrence(_Node):
     """``h[i] = step(h[i - lag] for lag in lags, other operands at i)``, one element after the other along `axis`; with
     several `steps` a tuple of values that follow from each other, of which this node is number `component`.
@@ -139,7 +144,7 @@ class Recurrence(_Node):
         return tuple(o.dtype for o in self.starts[:: len(self.lags)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class View(_Node):
     source: Node
     index: tuple[Affine, ...]
@@ -161,7 +166,7 @@ class Piece:
         return self._encoded
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Region(_Node):
     pieces: tuple[Piece, ...]
 
@@ -177,7 +182,7 @@ class DataIndex:
 IndexEntry = Union[Affine, DataIndex]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Gather(_Node):
     source: Node
     operands: tuple[Node, ...]
@@ -185,7 +190,7 @@ class Gather(_Node):
     bounds: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Scatter(_Node):
     base: Node
     updates: Node
@@ -208,7 +213,7 @@ class Call:
     in_place: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Opaque(_Node):
     call: Call
     operands: tuple[Node, ...]
@@ -271,6 +276,8 @@ def precedence(node: Node) -> tuple[int, str, str, int, bytes]:
     """The canonical order of commutative operands: the highest first, then by what they are, so that repeated parts of
     a program are put in the same order (digests alone differ from part to part)."""
     match node:
+        case Constant():  # behind an argument as behind what is computed: of a loop, the first step is like the others
+            return (1, "Constant", "", 0, node.digest)
         case Map(function=name):
             return (-node.height, "Map", name, 0, node.digest)
         case Input(position=position) | Scalar(position=position):

@@ -6,13 +6,14 @@ import functools
 import importlib.metadata
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from polyfuse.backends.numba_cpu.compile import CompiledKernel, compile_kernel
 from polyfuse.backends.numba_cpu.memory import POOL, SMALLEST
 from polyfuse.backends.numba_cpu.prepared import prepared
+from polyfuse.codegen.alike import without_names
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
@@ -21,7 +22,7 @@ from polyfuse.kernel import ArrayParameter, Parameter
 from polyfuse.plan import Launch, Plan
 from polyfuse.run.services import Bound
 
-_HEADER = struct.Struct("<II")  # lengths of the names of streamed outputs and of the object code, per variant
+_HEADER = struct.Struct("<II")  # numbers of streamed outputs and lengths of the object code, per variant
 
 Streamed = tuple[str, ...]
 
@@ -70,12 +71,18 @@ class CpuKernel:
 
     def to_bytes(self) -> bytes:
         """The object code of every variant compiled so far."""
-        return b"".join(_variant(streamed, kernel) for streamed, kernel in self.variants.items())
+        parameters = self.launch.kernel.parameters
+        return b"".join(_variant(positions(streamed, parameters), kernel) for streamed, kernel in self.variants.items())
 
 
-def _variant(streamed: Streamed, kernel: CompiledKernel) -> bytes:
-    names, code = ",".join(streamed).encode(), kernel.to_bytes()
-    return _HEADER.pack(len(names), len(code)) + names + code
+def positions(streamed: Streamed, parameters: Sequence[Parameter]) -> bytes:
+    """Where streamed outputs are among the parameters, whose names differ between kernels that are alike."""
+    return bytes(k for k, parameter in enumerate(parameters) if parameter.name in streamed)
+
+
+def _variant(streamed: bytes, kernel: CompiledKernel) -> bytes:
+    code = kernel.to_bytes()
+    return _HEADER.pack(len(streamed), len(code)) + streamed + code
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,12 @@ class CpuJob:
         )
 
     def run(self) -> bytes:
-        return _variant(self.streamed, self.kernel())
+        return _variant(positions(self.streamed, self.parameters), self.kernel())
+
+    @property
+    def code(self) -> Hashable:
+        text = without_names(self.source, repr(self.parameters))
+        return text, self.index_bits, positions(self.streamed, self.parameters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +146,7 @@ class CpuBackend:
             except struct.error as error:
                 raise ValueError("not stored CPU kernels") from error
             at += _HEADER.size
-            names = data[at : at + length].decode()
-            streamed = tuple(names.split(",")) if names else ()
+            streamed = tuple(launch.kernel.parameters[k].name for k in data[at : at + length])
             variants[streamed] = CompiledKernel.from_bytes(data[at + length : at + length + size])
             at += length + size
         return CpuKernel(launch, plan.target.l2_bytes, variants)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib.metadata
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from polyfuse.backends.numba_cuda.driver import capability, check, current_conte
 from polyfuse.backends.numba_cuda.launch import Launcher as DriverLauncher
 from polyfuse.backends.numba_cuda.resident import assembled
 from polyfuse.bindings import FromBlocks, FromProduct
+from polyfuse.codegen.alike import without_names
 from polyfuse.codegen.names import function_name
 from polyfuse.codegen.printer import print_kernel
 from polyfuse.dtypes import DType
@@ -98,6 +99,11 @@ class CudaJob:
 
     def run(self) -> bytes:
         return self.kernel().to_bytes()
+
+    @property
+    def code(self) -> Hashable:
+        text = without_names(self.source, repr(self.parameters))
+        return text, *self.settings.items(), self.target, self.waits, self.blocks, self.wave, self.guessed
 
 
 def idle_processors() -> int:

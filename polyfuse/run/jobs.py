@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -36,9 +36,14 @@ _log = logging.getLogger("polyfuse.run")
 
 
 def run_jobs(jobs: Sequence[Job]) -> list[bytes]:
-    """What every job makes, in order.  Raises what a job raises."""
+    """What every job makes, in order; jobs of equal code make it once.  Raises what a job raises."""
     if len(jobs) == 1:
         return [jobs[0].run()]
+    firsts: dict[Hashable, int] = {}
+    first = [firsts.setdefault(job.code, len(firsts)) for job in jobs]
+    if len(firsts) < len(jobs):
+        made = run_jobs([jobs[first.index(k)] for k in range(len(firsts))])
+        return [made[k] for k in first]
     work = _Work(list(jobs), deque(sorted(range(len(jobs)), key=lambda k: -jobs[k].weight)))
     if not jobs[0].is_begun:
         work.take_one()  # what is made once per process is not made by several threads at a time

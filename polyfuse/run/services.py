@@ -5,7 +5,7 @@ The public face joins the real ones; tests join their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -161,11 +161,15 @@ class Job(Protocol):
     """Compiling one kernel, as a value that another process of the same package can be given.
 
     `weight`: how long it takes beside others.  `is_concurrent`: whether several threads get on faster than one.
-    `is_begun`: whether this process has compiled one before.
+    `is_begun`: whether this process has compiled one before.  `code`: what it compiles, in which names are numbers:
+    jobs of equal code make the same.
     """
 
     @property
     def weight(self) -> int: ...
+
+    @property
+    def code(self) -> Hashable: ...
 
     @property
     def is_concurrent(self) -> bool: ...
