@@ -86,8 +86,8 @@ def passed_by(ops: Sequence[ir.Op], schedule: KernelSchedule, program: Program) 
     elements = 0
     for op in flatten(ops):
         if isinstance(op, ir.Load) and not (op.cut or op.across):
-            ends = [_ends(condition, inner) for condition in op.where]
-            if found := _tightest(e.most for e in ends if e is not None and e.most.evaluate(middle) < 0):
+            both = [ends(condition, inner) for condition in op.where]
+            if found := _tightest(e.most for e in both if e is not None and e.most.evaluate(middle) < 0):
                 some[id(op)] = tuple(found)
                 elements += _elements(op, schedule)
 
@@ -116,20 +116,20 @@ def _agreeing(conditions: Iterable[Affine], block: Mapping[str, int], schedule: 
     inner = {f"${d.name}": d for d in schedule.digits if d.kind != "block"}
     found: dict[Affine, None] = {}
     for condition in conditions:
-        ends = _ends(condition, inner)
-        if ends is None or not any(name.startswith("$b") for name in ends.least.names()):
+        both = ends(condition, inner)
+        if both is None or not any(name.startswith("$b") for name in both.least.names()):
             continue  # without a block digit they hold or fail for all blocks alike: they stay masks
-        if ends.least.evaluate(block) >= 0:
-            found[ends.least] = None
-        elif ends.most.evaluate(block) < 0:
-            found[-ends.most - 1] = None
+        if both.least.evaluate(block) >= 0:
+            found[both.least] = None
+        elif both.most.evaluate(block) < 0:
+            found[-both.most - 1] = None
     return _tightest(found)
 
 
 def _is_never(condition: Affine, block: Mapping[str, int], schedule: KernelSchedule) -> bool:
     """Whether a condition is one of those that fail in all of `block`."""
-    ends = _ends(condition, {f"${d.name}": d for d in schedule.digits if d.kind != "block"})
-    return ends is not None and any(n.startswith("$b") for n in ends.least.names()) and ends.most.evaluate(block) < 0
+    both = ends(condition, {f"${d.name}": d for d in schedule.digits if d.kind != "block"})
+    return both is not None and any(n.startswith("$b") for n in both.least.names()) and both.most.evaluate(block) < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class _Ends:
     most: Affine
 
 
-def _ends(condition: Affine, inner: Mapping[str, Digit]) -> _Ends | None:
+def ends(condition: Affine, inner: Mapping[str, Digit]) -> _Ends | None:
     """None where it depends on a loop of symbolic length, or divides a digit of the block's inside, but for remainders
     of it, as those by which rows in frames begin: they may be any."""
     least = most = condition

@@ -16,6 +16,7 @@ from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.common import branches
 from polyfuse.lower.decide import needed, with_outcomes
 from polyfuse.lower.environment import Environment, counter_name, leaves, reduced_loops, result_names
+from polyfuse.lower.idle import with_results
 from polyfuse.lower.inspect import value_references
 from polyfuse.lower.moves import copied, get, is_only_copied, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, between_ends, disagree, whole_trips
@@ -37,8 +38,18 @@ from polyfuse.terms import Inside, Ref
 
 
 def lower_body(env: Environment) -> tuple[ir.Op, ...]:
-    """The masked body, or several: without masks where the block lies inside, masked at the border."""
+    """The masked body, or several: without masks where the block lies inside, masked at the border; where few blocks
+    do, for threads that have results alone."""
     items, shared = _until_shares(env)
+    body = lower_items(env, items, ())
+    found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
+    if not shared and (some := with_results(body, found, env.schedule, env.scop.program, env.context)):
+        inner = replace(env, context=env.context.assuming(at_least_zero(some)))
+        return (ir.If(Inside(some), _split(inner, items, shared), uniform=False),)
+    return _split(env, items, shared)
+
+
+def _split(env: Environment, items: Sequence[TreeItem], shared: Sequence[TreeItem]) -> tuple[ir.Op, ...]:
     body = lower_items(env, items, ())
     found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
     behind = lower_items(env, shared, ())

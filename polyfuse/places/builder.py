@@ -422,7 +422,8 @@ class _Builder:
                 groups.setdefault(at, {}).setdefault(place, []).append(need)
         name = self.scop.statements[value].name
         for (path, component), by_place in groups.items():
-            for window in windows(list(by_place), self.digits, self.window_slots, self.proposal.windows.vectors[value]):
+            vector, loaded = self.proposal.windows.vectors[value], value in self.group.loads
+            for window in windows(list(by_place), self.digits, self.window_slots, vector, loaded=loaded):
                 if window.taken and window.registers > MOST_REGISTERS:
                     sentence = f"a window of {name} takes {window.registers} registers of a thread"
                     raise Refused(unprofitable(sentence, registers=window.registers, limit=MOST_REGISTERS))

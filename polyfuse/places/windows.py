@@ -41,10 +41,15 @@ class Window:
     taken: bool = True
 
 
-def windows(places: Sequence[Place], digits: Mapping[str, Digit], slots: set[str], vector: int) -> list[Window]:
+def windows(
+    places: Sequence[Place], digits: Mapping[str, Digit], slots: set[str], vector: int, *, loaded: bool = False
+) -> list[Window]:
     """The windows that serve `places`, in order of their first places.
 
     Of those that move together from thread to thread the two whose union saves most become one, as long as one saves.
+    Of an array that is `loaded` also those that lie side by side: their elements have one address between them.  On an
+    H200, largest of 3 x 3 around every second element of 103 million bfloat16: 93 us where a thread of eight rows has
+    two windows of 17 rows, 83 where it has one.
     """
     fixed = {name for name in digits if name not in slots}
     together: dict[tuple[object, ...], list[Window]] = {}
@@ -52,8 +57,15 @@ def windows(places: Sequence[Place], digits: Mapping[str, Digit], slots: set[str
         window = _window(place, digits, fixed, vector)
         key = (window.vector, *(s.base for s in window.spans)) if window.spans else (place,)
         together.setdefault(key, []).append(window)
-    found = [w for group in together.values() for w in _merged(group)]
-    return [w if len(w.places) > 1 else _alone(w, digits, slots) for w in found]
+    found = [w for group in together.values() for w in _merged(group, 0 if loaded else 1)]
+    return [w if len(w.places) > 1 else _alone(_by_itself(w, digits, fixed), digits, slots) for w in found]
+
+
+def _by_itself(window: Window, digits: Mapping[str, Digit], fixed: set[str]) -> Window:
+    """A window of a single place, which takes no vector where no slot runs along one."""
+    place = window.places[0]
+    runs = bool(place) and any(name[1:] not in fixed for name in place[-1].names() if name.startswith("$"))
+    return window if runs else _window(place, digits, fixed, 1)
 
 
 def _window(place: Place, digits: Mapping[str, Digit], fixed: set[str], vector: int) -> Window:
@@ -61,8 +73,7 @@ def _window(place: Place, digits: Mapping[str, Digit], fixed: set[str], vector: 
         spans = [span(entry, digits, fixed) for entry in place]
     except Unbounded:
         return Window((place,), (), 1, 0, taken=False)
-    runs = bool(place) and any(name[1:] not in fixed for name in place[-1].names() if name.startswith("$"))
-    vector = gcd(vector, *[factor for _, factor in spans[-1].base.terms]) if runs else 1
+    vector = gcd(vector, *[factor for _, factor in spans[-1].base.terms]) if place else 1
     if spans:
         last = spans[-1]
         low, end = last.lower // vector * vector, -(-(last.upper + 1) // vector) * vector
@@ -70,17 +81,17 @@ def _window(place: Place, digits: Mapping[str, Digit], fixed: set[str], vector: 
     return Window((place,), tuple(spans), vector, prod([s.upper - s.lower + 1 for s in spans]))
 
 
-def _merged(group: list[Window]) -> list[Window]:
-    """Windows that move alike, merged."""
+def _merged(group: list[Window], least: int) -> list[Window]:
+    """Windows that move alike, merged where that saves `least` registers."""
     if not group[0].spans:
         return group
     origin = [s.lower for s in group[0].spans]
     boxes = [tuple([(s.lower - o, s.upper - o) for s, o in zip(w.spans, origin, strict=True)]) for w in group]
-    return [reduce(_joined, [group[k] for k in part]) for part in _parts(tuple(boxes))]
+    return [reduce(_joined, [group[k] for k in part]) for part in _parts(tuple(boxes), least)]
 
 
 @lru_cache(maxsize=1000)
-def _parts(boxes: tuple[Box, ...]) -> tuple[tuple[int, ...], ...]:
+def _parts(boxes: tuple[Box, ...], least: int) -> tuple[tuple[int, ...], ...]:
     """The boxes that become one, by number: every pair is looked at once, and again when one of it has grown.  Of pairs
     that save as much the one that was looked at first is merged."""
     alive: dict[int, tuple[Box, int, tuple[int, ...]]] = {k: (b, _volume(b), (k,)) for k, b in enumerate(boxes)}
@@ -89,7 +100,7 @@ def _parts(boxes: tuple[Box, ...]) -> tuple[tuple[int, ...], ...]:
 
     def look(a: int, b: int) -> None:
         (one, volume, _), (other, further, _) = alive[a], alive[b]
-        if (saved := volume + further - _volume(_union(one, other))) > 0:
+        if (saved := volume + further - _volume(_union(one, other))) >= least:
             heappush(pairs, (-saved, next(looked), a, b, grown[a] + grown[b]))
 
     for a, b in combinations(alive, 2):

@@ -12,6 +12,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.affine import Affine, digit
+from polyfuse.face.interpreted import run_plan
 from polyfuse.places.windows import Place, windows
 from polyfuse.schedule import Digit
 from polyfuse.testing import assert_equivalent
@@ -109,3 +110,39 @@ def test_results_of_the_same_strided_elements_share_a_kernel() -> None:
         assert len(plan.kernels) == 1
         apart = pf.jit(function, fuse=False).plan(pf.spec("f32[N~8192, 8192]"), target="h200")
         assert_equivalent(apart, plan, seeds=(0,), sizes=[{"N": 3}])
+
+
+def _columns(*columns: int, stride: int = 2) -> list[Place]:
+    """Rows of a thread at some columns of what it steps over."""
+    return [(digit("b") * 64 + digit("q"), digit("t") * stride + column) for column in columns]
+
+
+THREADS = DIGITS | {"t": Digit("t", "thread", Affine.of(32))}
+
+
+def test_neighbours_of_one_element_per_thread_are_loaded_in_vectors() -> None:
+    """2*t and 2*t + 1 are a vector of two, whatever runs along the row; one alone is none."""
+    (both,) = windows(_columns(0, 1), THREADS, {"q"}, 4, loaded=True)
+    assert both.vector == 2 and both.registers == 8
+    (alone,) = windows(_columns(1), THREADS, {"q"}, 4, loaded=True)
+    assert alone.vector == 1 and not alone.taken
+
+
+def test_what_lies_side_by_side_is_one_window_of_an_array() -> None:
+    """It has one address for each row; what is computed keeps windows of its own, which nothing has to hold at once."""
+    (window,) = windows(_columns(0, 1, 2), THREADS, {"q"}, 2, loaded=True)
+    assert window.registers == 16 and len(window.places) == 3
+    assert len(windows(_columns(0, 1, 2), THREADS, {"q"}, 2)) == 2
+    assert len(windows(_columns(0, 1, 2, stride=1), THREADS, {"q"}, 1)) == 3
+
+
+@pytest.mark.parametrize("shape", [(9, 23, 40), (3, 112, 112), (1, 3, 4)])
+def test_vectors_of_neighbours_have_the_results_of_numpy(shape: tuple[int, ...]) -> None:
+    def haar(x: Any) -> Any:
+        a, b = x[:, :, 0::2], x[:, :, 1::2]
+        return a + b, a - b, x[:, 1:, 0::2] * x[:, :-1, 1::2]
+
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    plan = pf.jit(haar).plan(pf.spec(f"f32[N~4096, H~{shape[1]}, {shape[2]}]"), target="h200")
+    for found, exact in zip(run_plan(plan, (x,)), haar(x), strict=True):
+        np.testing.assert_allclose(found, exact, rtol=1e-6)
