@@ -57,6 +57,11 @@ FEW_ROWS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 IN_COLUMNS, COLUMN_THREADS = (32, 64), 128
 """Words of them in a thread at most, and threads of a block.  Softmax over the middle of 5000 x 7 x 2500 float32 takes
 an H200 168 us so, 268 in panels of 32 threads with eight rows; of 16 x 21 x 512 x 512 170, 193 in panels of 64."""
+SECTOR, WORD = 32, 4
+"""Bytes of memory that a row of a plane fills with those of the next results, in the same block: of channels that lie
+behind each other, a block for each group reads parts of sectors, and another one the rest.  Means and deviations of
+groups of 8 of 256 channels of 64 x 56 x 56 bfloat16 take an H200 141 us so, 101 with two groups in a block; of 4 of 128
+float32 140 and 90, where the bytes of both are 48 and 96."""
 SECTORS = (256, 128, 64)
 """Bytes of a panel's row: cache lines, or half of one where rows are many; and four times the most where they are few:
 rmsnorm over 64 channels of 32 x 64 x 512 x 512 takes an H200 1,062 us in rows of 1 KB, 1,144 of 128 bytes."""
@@ -162,9 +167,21 @@ def _beside(shared: int) -> tuple[tuple[str, int], ...]:
     return (("shared", shared),) if shared else ()
 
 
+def _side_by_side(situation: Situation, inner: AxisClass, outer: AxisClass) -> int:
+    """Results of a block whose rows, one behind the other in memory, fill a sector between them."""
+    near = next(iter(situation.nearest(a for a in situation.axes if a is not inner and a is not outer)), None)
+    row = inner.size(situation.hints) * _itemsize(situation)
+    results = power_below(situation.tiles.get("beside", max(1, SECTOR // max(1, row))))
+    return results if near is not None and near.size(situation.hints) % results == 0 else 1
+
+
+def _itemsize(situation: Situation) -> int:
+    return min((situation.scop.dtype(value).itemsize for value in situation.group.loads), default=WORD)
+
+
 def _plane(situation: Situation, inner: AxisClass, outer: AxisClass, beside: int) -> Proposal | None:
     """Rows that are reduced together, dealt to groups of lanes; shared memory holds `beside` words of a thread."""
-    width = situation.width(inner.extent, flat=False)
+    width, results = situation.width(inner.extent, flat=False), _side_by_side(situation, inner, outer)
     size, asked = inner.size(situation.hints), situation.tiles
     narrow = min(situation.target.warp, power_above(-(-size // width)))  # else lanes of short rows would be idle
     usual = (power_below(asked["lanes"]),) if "lanes" in asked else (1024, 512, 256, 128, 64, narrow)
@@ -173,18 +190,20 @@ def _plane(situation: Situation, inner: AxisClass, outer: AxisClass, beside: int
     if not shapes:
         return None
     lanes, chunks = min(shapes, key=lambda shape: (shape[1] * width > HELD, shape[0] * shape[1], shape[1]))
-    unroll = asked.get("unroll") or max(1, HELD // (chunks * width))
-    shared = asked.get("shared", beside // (chunks * width))
-    shape = _cluster(situation, lanes * power_above(-(-outer.size(situation.hints) // (unroll + shared))))
-    if shape is None or shape[0] < lanes or chunks * width > HELD:
+    words = chunks * width if results == 1 else max(1, chunks * width * _itemsize(situation) // WORD)
+    unroll, shared = asked.get("unroll") or max(1, HELD // words), asked.get("shared", beside // words)
+    several = lanes * results
+    shape = _cluster(situation, several * power_above(-(-outer.size(situation.hints) // (unroll + shared))))
+    if shape is None or shape[0] < several or chunks * width > HELD:
         return None
     threads, cluster = shape
-    rows = threads // lanes
+    rows = threads // several
     unroll, shared = _parts(situation, outer, rows, unroll, shared)
-    tx, ty = thread("tx", 1, lanes), thread("ty", lanes, rows)
+    tx, tb, ty = thread("tx", 1, lanes), thread("tb", lanes, results), thread("ty", several, rows)
     u, c, v = slot("u", unroll + shared), slot("c", chunks), slot("v", width)
     parallel = situation.nearest(a for a in situation.axes if a is not inner and a is not outer)
-    digits, splits = block_digits(parallel, {})
+    dealt = {parallel[0].number: results} if results > 1 else {}
+    digits, splits = block_digits(parallel, dealt, tb if dealt else None)
     splits[inner.number] = mixed((c, lanes * width), (tx, width), (v, 1))
     splits[outer.number] = mixed((u, rows), (ty, 1))
     along = situation.fits(inner.extent, lanes * chunks * width)
@@ -194,8 +213,9 @@ def _plane(situation: Situation, inner: AxisClass, outer: AxisClass, beside: int
         (
             *(("threads", threads), ("cluster", cluster), ("lanes", lanes), ("chunks", chunks)),
             *(("unroll", unroll), *_beside(shared), ("vector", width)),
+            *((("beside", results),) if results > 1 else ()),
         ),
-        kept_digits([*digits, tx, ty, u, c, v], keep_threads=True),
+        kept_digits([*digits, tx, tb, ty, u, c, v], keep_threads=True),
         anchors(situation, splits),
         guards=(*situation.divisible(inner.extent, width), *fits),
         cluster=cluster,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -184,3 +186,42 @@ def test_states_are_reduced_in_stages_with_all_of_their_components(stages) -> No
 def test_small_ones_keep_one_row_after_the_other() -> None:
     (kernel,) = pf.jit(sums).plan(pf.spec("f32[B~20, N~30, C~40]"), target="h200").kernels
     assert kernel.strategy != "planes"
+
+
+def groups_behind_channels(x: Any, gain: Any) -> Any:
+    """Group normalisation of channels that lie behind each other: the rows of a group are parts of a sector."""
+    n, h, w, c = x.shape
+    y = x.reshape(n, h * w, -1, c // 32)
+    centred = y - y.mean(axis=(1, 3), keepdims=True)
+    variance = (centred * centred).mean(axis=(1, 3), keepdims=True)
+    return (centred / np.sqrt(variance + 1e-5)).reshape(x.shape) * gain
+
+
+@pytest.mark.parametrize(
+    ("spec", "beside"), [("f32[N~64, 56, 56, 128]", 2), ("bf16[N~64, 32, 32, 256]", 2), ("f16[N~64, 28, 28, 64]", 8)]
+)
+def test_rows_that_fill_a_sector_together_have_one_block(spec: str, beside: int) -> None:
+    """Groups of 4 of 128 float32, 103 MB: 140 us on an H200 where each has a block, 86 where two have one."""
+    dtype, channels = spec.partition("[")[0], spec.rpartition(" ")[2]
+    plan = pf.jit(groups_behind_channels).plan(pf.spec(spec), pf.spec(f"{dtype}[{channels}"), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "planes" and dict(kernel.schedule.parameters)["beside"] == beside
+
+
+def test_rows_of_whole_sectors_have_blocks_of_their_own() -> None:
+    plan = pf.jit(groups_behind_channels).plan(pf.spec("f32[N~64, 28, 28, 512]"), pf.spec("f32[512]"), target="h200")
+    tiles = [dict(kernel.schedule.parameters) for kernel in plan.kernels]
+    assert all("beside" not in tile for tile in tiles if "cluster" in tile)
+
+
+@pytest.mark.parametrize("spec", ["f32[N~64, 9, 7, 128]", "f32[N~64, 56, 56, 128]", "f32[N~64, 5, 5, 96]"])
+def test_rows_side_by_side_have_the_results_of_numpy(spec: str) -> None:
+    _, h, w, c = (int(s) if s.isdigit() else 2 for s in spec[spec.index("[") + 1 : -1].split(", "))
+    rng = np.random.default_rng(0)
+    x, gain = rng.standard_normal((2, h, w, c)).astype(np.float32), rng.standard_normal(c).astype(np.float32)
+    tiles = {"multiply_1": {"beside": 2}}
+    for options in ({}, {"strategies": {"multiply_1": "planes"}, "tiles": tiles}):
+        plan = pf.jit(groups_behind_channels, **options).plan(pf.spec(spec), pf.spec(f"f32[{c}]"), target="h200")
+        (found,) = run_plan(plan, (x, gain))
+        exact = groups_behind_channels(x.astype(np.float64), gain.astype(np.float64))
+        np.testing.assert_allclose(found, exact, rtol=2e-4, atol=2e-4)
