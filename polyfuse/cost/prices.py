@@ -25,6 +25,7 @@ from polyfuse.cost.counts import (
     box_bytes,
     identity,
     instructions,
+    placed_at_half_rate,
     placed_instructions,
     placed_operations,
 )
@@ -144,6 +145,8 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     lines, accesses = l1_accesses(scop, middle, target, sizes)
     lines /= min(1.0, blocks / target.processors)  # of as many as have a block
     issued = _issued(scop, middle, sizes, body)
+    halves = sum([placed_at_half_rate(scop, p, sizes, schedule.threads, body) for p in computed])
+    issued = max(issued, 2 * halves)
     terms = _terms(scop, middle, target, sizes, moved, flops, issued, fill, blocks, resident, occupancy, accesses)
     terms["memory"] *= afar(schedule, waves)
     terms["memory"] *= walked_at_once(schedule, target, sizes, blocks, occupancy)
