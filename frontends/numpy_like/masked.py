@@ -22,10 +22,14 @@ from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ADVICE = (
     "Keep the shape: np.where(mask, x, fill), x.sum(where=mask), or x[:k] with a size that is known. "
-    "Reductions of x[mask] and assignments a[mask] = ... work."
+    "Reductions of x[mask], its size (np.count_nonzero(mask) for len) and assignments a[mask] = ... work."
 )
 _REDUCTIONS = frozenset("sum prod mean var std any all".split())
 _ELEMENTWISE = frozenset("where clip round around nan_to_num isclose".split())
+_QUANTILES = frozenset("median quantile percentile nanmedian nanquantile nanpercentile".split())
+_ELEMENTS = frozenset("lower higher nearest inverted_cdf closest_observation".split())
+"""Methods whose quantiles are elements, of their dtype."""
+_POSITIONS = {"argmax": "max", "argmin": "min"}
 _EXTREMES = {"max": -np.inf, "min": np.inf, "amax": -np.inf, "amin": np.inf}
 
 
@@ -194,9 +198,32 @@ class Masked(NDArrayOperatorsMixin):
         total = self._applied("where", (none, 0, self), {})._reduced("sum")
         return (total / (~none)._reduced("sum")).astype(total.dtype) if mean else total
 
+    def _quantile(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Of the whole array with NaN for what the mask does not choose, which is passed over; NaN where a chosen
+        element is and the function does not pass it over."""
+        real = self.array if self.array.element.is_float else self.array.astype(float)
+        whole = self.state.call("where", self.mask, real, np.nan)
+        found = self.state.call(name if name.startswith("nan") else f"nan{name}", whole, *args, **kwargs)
+        if kwargs.get("method") in _ELEMENTS:
+            found = found.astype(self.dtype)
+        if name.startswith("nan") or not self.array.element.is_float:
+            return found
+        any_nan = self.state.call("any", np.isnan(self.array) & self.mask)
+        return self.state.call("where", any_nan, np.nan, found).astype(found.dtype)
+
+    def _position(self, name: str) -> Any:
+        """How many chosen elements lie in front of the first that is the greatest or the least, or the first NaN."""
+        wanted, values, mask = self._reduced(_POSITIONS[name]), self.array.ravel(), self.mask.ravel()
+        hit = mask & (values == wanted)
+        if self.array.element.is_float:
+            hit = hit | mask & np.isnan(values) & np.isnan(wanted)
+        return (mask & (hit.cumsum() == 0)).sum()
+
     def _summarised(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Functions of all elements that are made of others; those with options are left to them."""
         alone = self._is_flat and args[0] is self
+        if alone and kwargs.get("axis", 0) in (None, 0, -1):  # there is no other axis
+            kwargs = {key: value for key, value in kwargs.items() if key != "axis"}
         match name, args[1:]:
             case "count_nonzero", () if alone and not kwargs:
                 nonzero: Any = self != 0
@@ -217,6 +244,10 @@ class Masked(NDArrayOperatorsMixin):
                 return self._applied("isclose", args, kwargs)._reduced("all")
             case "ravel", () if alone and not kwargs:
                 return self.ravel()
+            case ("argmax" | "argmin"), () if alone and not kwargs:
+                return self._position(name)
+            case _, rest if alone and name in _QUANTILES and not kwargs.keys() - {"q", "method"}:
+                return self._quantile(name, rest, kwargs)
         return self._refuse()
 
     def _worst(self, name: str) -> Any:
@@ -231,6 +262,8 @@ class Masked(NDArrayOperatorsMixin):
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name in _REDUCTIONS or name in _EXTREMES:
             return lambda *args, **kwargs: self._reduced(name, *args, **kwargs)
+        if name in _POSITIONS and self._is_flat:
+            return lambda **kwargs: self._summarised(name, (self,), kwargs)
         if name in ("clip", "round"):
             return lambda *args, **kwargs: self._applied(name, (self, *args), kwargs)
         if name.startswith("__") or not hasattr(np.ndarray, name):

@@ -67,9 +67,9 @@ x[m].sum() + k[m].sum(); x - x[m].mean(); np.where(m, x, x[m].min()); x[~m].sum(
 REFUSED = """
 x[m] + x[y > 1]; x[m] + v; np.sort(x[m]); np.cumsum(x[m]); x[m].reshape(2, -1); x[m].sum(axis=1); x[m].cumsum()
 np.add.accumulate(x[m]); x[m][0]; len(x[m]); list(x[m]); bool(x[m]); x[r].size; np.asarray(x[m]); x[m].sum(where=True)
-x[m].T.sum(); x[m].flat; np.concatenate([x[m], v]); x[m] @ x[x > 0]; x[m] @ v; x[r] @ v; np.median(x[m])
+x[m].T.sum(); x[m].flat; np.concatenate([x[m], v]); x[m] @ x[x > 0]; x[m] @ v; x[r] @ v; np.median(x[r])
 v[x[m] > 0]; v[u[m] % 4] + x; q[u[m] % 4, u[x > 0] % 4]; q[u[m] % 4, 0]; np.average(x[r], weights=v)
-np.ptp(x[m], axis=0); np.average(x[m], weights=y); (q[z > 0] + z[z > 0]).sum()
+np.ptp(x[m], axis=1); np.average(x[m], weights=y); (q[z > 0] + z[z > 0]).sum()
 x[:, c].sum(axis=0); x[:, c] + v; (x[:, c] + x[r, 0]).sum(); x[:, c][0]; (q[:, z > 0] + q[z > 0]).sum(); x[r, 0][1]
 np.add(x[m], 1, where=False)
 np.add(x[m], 1, out=np.zeros(3)); np.subtract.reduce(x[m]); np.modf(x[m], out=(x[m], x[m])); np.matmul(q[z > 0], q)
@@ -272,3 +272,46 @@ def test_one_value_per_chosen_column_is_refused() -> None:
     for function in (written, lambda q, z: q.at[:, z > 0].add(z)):
         with pytest.raises(ShapeError, match="one value per element that the mask selects"):
             run(function, ARRAYS["q"], ARRAYS["z"])
+
+
+def of_order(x: Any, m: Any) -> Any:
+    chosen = x[m]
+    spread = np.median(np.abs(chosen - np.median(chosen)))
+    middle = np.median(chosen), np.median(chosen, axis=0)
+    return *middle, np.percentile(chosen, 30), np.quantile(chosen, [0.1, 0.5]), spread, np.ptp(chosen, axis=0)
+
+
+def of_numbers(x: Any, m: Any) -> Any:
+    return np.nanmedian(x[m]), np.nanpercentile(x[m], [25, 75]), np.quantile(x[m], 0.3, method="lower")
+
+
+def of_places(x: Any, m: Any) -> Any:
+    return x[m].argmax(), np.argmin(x[m]), x[m].argmax(axis=0)
+
+
+@pytest.mark.parametrize("function", [of_order, of_numbers, of_places])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i4", "u1"])
+@pytest.mark.parametrize("nan", [False, True])
+def test_quantiles_and_places_of_what_a_mask_chooses(function: Any, dtype: str, nan: bool) -> None:
+    rng = np.random.default_rng(5)
+    for shape in ((11,), (5, 6), (1,)):
+        x = rng.integers(0, 9, shape).astype(dtype)
+        mask = rng.random(shape) > 0.3
+        mask.flat[0] = True
+        if nan and x.dtype.kind == "f" and x.size > 1:
+            x.flat[x.size // 2] = np.nan
+        assert_same(run(function, x, mask), function(x, mask))
+
+
+def test_the_place_is_that_of_a_chosen_element() -> None:
+    """Others may be as great as the greatest that is chosen."""
+    x, mask = np.array([-np.inf, 1.0, -np.inf, -np.inf]), np.array([False, False, True, True])
+    assert run(lambda x, m: x[m].argmax(), x, mask) == 0
+    assert run(lambda x, m: x[m].argmin(), np.array([2.0, 0, 3, 2]), np.array([True, False, True, True])) == 0
+
+
+def test_the_length_of_a_selection_is_the_count_of_its_mask() -> None:
+    with pytest.raises(PolyfuseError, match=r"np.count_nonzero\(mask\) for len"):
+        run(lambda x: len(x[x > 0]), np.ones(3))
+    with pytest.raises(PolyfuseError, match="mask"):
+        run(lambda x: np.sort(x[x > 0]), np.ones(3))
