@@ -277,6 +277,10 @@ def stretch(group: int) -> int:
     return max(256, 4 * group)
 
 
+PIECES = "pieces"
+"""The parameter of kernels in which a core goes through each piece of a row by itself: how many there are at most."""
+
+
 @dataclass(frozen=True, slots=True)
 class KernelSchedule:
     """Decisions for one kernel.

@@ -116,13 +116,18 @@ def rewrite(term: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
 
 def substituted(term: Expr, values: Mapping[str, Affine]) -> Expr:
     """`term` with every index, and every condition on indices, in terms of other ones (`Affine.substitute`)."""
+    return with_affines(term, lambda expression: expression.substitute(values))
+
+
+def with_affines(term: Expr, change: Callable[[Affine], Affine]) -> Expr:
+    """`term` with every index, and every condition on indices, replaced."""
 
     def leaf(found: Leaf) -> Expr:
         match found:
             case Index(affine=affine):
-                return replace(found, affine=affine.substitute(values))
+                return replace(found, affine=change(affine))
             case Inside(where=where):
-                return Inside(tuple([w.substitute(values) for w in where]))
+                return Inside(tuple(map(change, where)))
             case _:
                 return found
 

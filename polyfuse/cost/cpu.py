@@ -12,9 +12,10 @@ from collections.abc import Mapping
 
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Cost, Sizes, box_bytes, moved_bytes, placed_operations
+from polyfuse.cost.middle import decided
 from polyfuse.cost.registers import register_need
-from polyfuse.schedule import KernelSchedule, Placed
-from polyfuse.scop import Scop
+from polyfuse.schedule import PIECES, KernelSchedule, Placed
+from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 
 LINE = 64  # bytes that caches move
@@ -35,21 +36,35 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     terms = {
         "memory": (read + written) / (target.bandwidth * busy),
         "cache": cached / (target.l2_bandwidth * busy),
-        "compute": sum(_lane_time(scop, p, sizes) for p in schedule.placed) / (target.flops * busy),
+        "compute": sum(_lane_time(scop, p, schedule, sizes) for p in schedule.placed) / (target.flops * busy),
     }
     bound = max(terms, key=lambda k: terms[k])
     seconds = target.launch + START * blocks / (target.processors * busy) + terms[bound]
     if terms[bound] < target.launch:
         bound = "launch"
-    flops = sum(placed_operations(scop, p, sizes, 1) for p in schedule.placed)
+    flops = sum(_operations(scop, p, schedule, sizes) for p in schedule.placed)
     registers = register_need(scop, schedule, sizes)
     return Cost(read, written, cached, flops, registers, box_bytes(scop, schedule), 1, blocks, seconds, bound)
 
 
-def _lane_time(scop: Scop, placed: Placed, sizes: Sizes) -> float:
+def _lane_time(scop: Scop, placed: Placed, schedule: KernelSchedule, sizes: Sizes) -> float:
     """Operations, those that leave lanes empty counted as if these worked too."""
     lanes = min(LANES, sizes.product(placed.digits(), ("slot",)))
-    return placed_operations(scop, placed, sizes, 1) * LANES / lanes
+    return _operations(scop, placed, schedule, sizes) * LANES / lanes
+
+
+def _operations(scop: Scop, placed: Placed, schedule: KernelSchedule, sizes: Sizes) -> int:
+    if PIECES not in dict(schedule.parameters):
+        return placed_operations(scop, placed, sizes, 1)
+    return int(placed_operations(scop, placed, sizes, 1, decided) * _existing(scop, placed, sizes))
+
+
+def _existing(scop: Scop, placed: Placed, sizes: Sizes) -> float:
+    """How much of the places of a statement there is of it: in rows cut into pieces it runs nowhere else."""
+    statement = scop.statements[placed.value]
+    is_computed = placed.role == "compute" and isinstance(statement, Statement)
+    extents = statement.extents if is_computed else scop.shape(placed.value)
+    return min(1.0, sizes.volume(extents) / max(1, sizes.product(placed.digits())))
 
 
 def _loads(scop: Scop, schedule: KernelSchedule, sizes: Sizes, blocks: int) -> tuple[int, int]:
@@ -60,7 +75,8 @@ def _loads(scop: Scop, schedule: KernelSchedule, sizes: Sizes, blocks: int) -> t
     for load in (p for p in schedule.placed if p.role == "load"):
         used = load.digits() | {n for n in sizes.extent if sizes.kind[n] == "block"}
         itemsize = scop.dtype(load.value, load.component).itemsize
-        cached += int(sizes.product(used) * itemsize * _waste(scop, load, schedule))
+        share = _existing(scop, load, sizes) if PIECES in dict(schedule.parameters) else 1.0
+        cached += int(sizes.product(used) * share * itemsize * _waste(scop, load, schedule))
         passes[(load.value, load.component)].add(load.path)
     volumes = {key: sizes.volume(scop.shape(key[0])) * scop.dtype(*key).itemsize for key in passes}
     stays = sum(volumes.values()) / max(1, blocks) <= CORE_CACHE

@@ -53,7 +53,7 @@ def interiors(
 
     None where the middle block decides nothing that the context leaves open.
     """
-    conditions = tuple(dict.fromkeys(masks(ops)))
+    conditions = tuple([c for c in dict.fromkeys(masks(ops)) if any(n.startswith("$b") for n in c.names())])
     found: dict[frozenset[Affine], Interior] = {}
     on_cpu = schedule.threads == 1
     for block in _blocks(schedule, program, min(len(conditions), MANY_PIECES) + 1 if on_cpu else 0):

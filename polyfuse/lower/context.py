@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyfuse import sets
-from polyfuse.affine import Affine, digit
+from polyfuse.affine import Affine, digit, names_of
 from polyfuse.dependences import known_sizes
 from polyfuse.expr import Program
 from polyfuse.schedule import Digit, KernelSchedule
@@ -16,6 +16,9 @@ from polyfuse.sets import Constraint
 NEVER = -digit("b0") - 1
 """A condition that fails everywhere, with an atom so that it prints as an ordinary test."""
 
+START, END = digit("start"), digit("end")
+"""Where a part of a row begins and where it ends, of operations that are lowered once for all parts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -23,11 +26,13 @@ class Context:
 
     `loops`: constraints that hold inside a loop only.  An expression that mentions a loop's digit is evaluated inside
     it; for any other the loop may not run at all, and assuming ``0 <= r < trips`` would assume that it does.
+    `element`: the element of a row, in operations for any part of it: ``START + 16*c + v``.  It exists before `END`.
     """
 
     constraints: tuple[Constraint, ...]
     digits: dict[str, Digit]
     loops: dict[str, tuple[Constraint, ...]] = field(default_factory=dict)
+    element: Affine | None = None
 
     def varies(self, name: str) -> bool:
         """Whether ``$name`` is a digit of more than one place."""
@@ -49,6 +54,11 @@ class Context:
         inside = sets.at_least_zero((trip - first, end - 1 - trip))
         return replace(self, loops={**self.loops, f"${loop}": inside})
 
+    def of_any_part(self, loop: str, element: Affine) -> Context:
+        """The context of some trip of a loop over a part of a row, of which nothing is known."""
+        begins = sets.at_least_zero((digit(loop), START))
+        return replace(self, loops={**self.loops, f"${loop}": begins}, element=element)
+
     def assuming(self, constraints: Sequence[Constraint]) -> Context:
         """The context where these hold as well."""
         return replace(self, constraints=(*self.constraints, *constraints))
@@ -60,6 +70,8 @@ class Context:
         known = self.around(condition)
         if self._follows(condition, known):
             return True
+        if self.element is not None and START.names() <= condition.names():
+            return False  # it may be any part
         try:
             return sets.implied(condition, known)
         except sets.BudgetExceeded:
@@ -103,7 +115,10 @@ class Context:
         wanted: list[Affine] = []
         for at, extent in zip(index, extents, strict=True):
             wanted += [at, extent - at - 1]
-        return self.remaining(wanted)
+        found = self.remaining(wanted)
+        if self.element is None or not START.names() & names_of(index):
+            return found
+        return (*found, END - 1 - self.element)
 
 
 def _is_positive(terms: Mapping[Any, int], constant: int) -> bool:

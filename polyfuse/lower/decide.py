@@ -8,7 +8,9 @@ z = where(i < 2, x, y)                                z = y
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from typing import Protocol
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
@@ -19,12 +21,19 @@ from polyfuse.lower.inspect import value_references
 from polyfuse.terms import Const, Expr, Index, Inside, Ref, rewrite
 
 
+class Outcomes(Protocol):
+    """What is known of conditions."""
+
+    def outcome(self, condition: Affine) -> bool | None:
+        """Whether ``condition >= 0`` always holds, or never does; None where neither is known."""
+
+
 def decided(ops: Sequence[ir.Op], context: Context) -> tuple[ir.Op, ...]:
     """`ops` for where `context` holds: the same stores of the same values, with fewer tests and loads."""
     return needed(with_outcomes(ops, context))
 
 
-def with_outcomes(ops: Sequence[ir.Op], context: Context) -> tuple[ir.Op, ...]:
+def with_outcomes(ops: Sequence[ir.Op], context: Outcomes) -> tuple[ir.Op, ...]:
     """`ops` for where `context` holds, with fewer tests: a part of a kernel, of which others read what it binds."""
     return folded(_Decision(context).block(ops))
 
@@ -32,7 +41,7 @@ def with_outcomes(ops: Sequence[ir.Op], context: Context) -> tuple[ir.Op, ...]:
 class _Decision:
     """Rewrites operations under one context."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Outcomes) -> None:
         self.context = context
         self.outcomes: dict[Affine, bool | None] = {}
 
@@ -93,18 +102,18 @@ class _Decision:
         return Inside(where) if where else Const(True, bool_)
 
 
-def needed(ops: Sequence[ir.Op]) -> tuple[ir.Op, ...]:
-    """`ops` without loads and values that nothing reads."""
+def needed(ops: Sequence[ir.Op], others: AbstractSet[str] = frozenset()) -> tuple[ir.Op, ...]:
+    """`ops` without loads and values that nothing reads.  `others`: what is read behind them."""
     current = tuple(ops)
     while True:
-        read = frozenset(ref.name for ref in value_references(current))
+        read = others | {ref.name for ref in value_references(current)}
         left = _read(current, read)
         if left == current:
             return current
         current = left
 
 
-def _read(ops: Sequence[ir.Op], read: frozenset[str]) -> tuple[ir.Op, ...]:
+def _read(ops: Sequence[ir.Op], read: AbstractSet[str]) -> tuple[ir.Op, ...]:
     found: list[ir.Op] = []
     for op in ops:
         match op:

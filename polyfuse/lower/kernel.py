@@ -8,7 +8,7 @@ m  compute  [b0, 1024*c + 4*t + v]  combine over t         Let    m = -inf      
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine
@@ -43,6 +43,7 @@ from polyfuse.lower.reductions import PEERS
 from polyfuse.lower.repeated import without_repeated_indices
 from polyfuse.lower.scans import carry_uses, with_lead
 from polyfuse.lower.settled import settled
+from polyfuse.lower.sums import with_sums
 from polyfuse.lower.together import with_loads_together
 from polyfuse.lower.tree import lower_body
 from polyfuse.lower.wanted import with_wanted_loads
@@ -50,7 +51,7 @@ from polyfuse.options import Options
 from polyfuse.places.exponentials import held_exponentials, held_shares
 from polyfuse.places.narrow_cells import as_in_memory
 from polyfuse.places.products import folded_products
-from polyfuse.schedule import KernelSchedule
+from polyfuse.schedule import PIECES, KernelSchedule
 from polyfuse.scop import Scop
 
 DEFAULTS = Options()
@@ -60,12 +61,13 @@ DEFAULTS = Options()
 class Lowered:
     """A kernel and the arrays, sizes and scalar arguments behind its parameters, in order; `scratch`: what blocks leave
     each other in global memory, and the counters of their elections; `checked`: the statements whose data indices it
-    checks, in the order of their numbers."""
+    checks, in the order of their numbers; `sums`: what its parameters mean that are sums of sizes."""
 
     kernel: ir.Kernel
     arrays: tuple[ArrayUse, ...]
     scratch: tuple[ScratchUse, ...] = ()
     checked: tuple[int, ...] = ()
+    sums: Mapping[str, Affine] = field(default_factory=dict)
 
 
 def lower(
@@ -87,6 +89,12 @@ def lower(
     body = without_repeated_indices(with_open_ends(body, schedule.of_kind("thread")))
     body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
     body = with_loads_together(with_wanted_loads(env, body))
+    sums: Mapping[str, Affine] = {}
+    if PIECES in dict(schedule.parameters):
+        sizes = frozenset(scop.program.symbols)
+        products = {name for name, _ in scop.program.derived}
+        taken = {*sizes, *(use.name for use in env.arrays.values()), *env.scalars}
+        body, sums = with_sums(body, sizes - products, taken)
     grid, scratch = _grid(schedule), (*scratch_uses(env), *carry_uses(env))
     kernel = ir.Kernel(
         name=schedule.name,
@@ -117,7 +125,7 @@ def lower(
         counted = with_counts(kernel.body, kernel.slots, of_values=has_room)
         kernel = replace(kernel, body=counted, one_division=counted is not kernel.body)
     reports = any(isinstance(p, ir.ArrayParameter) and p.name == FAULT for p in kernel.parameters)
-    return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else ())
+    return Lowered(kernel, tuple(env.arrays.values()), scratch, tuple(env.sites) if reports else (), sums)
 
 
 def _environment(

@@ -9,7 +9,7 @@ if n % 32:           x = load(32*(n//32) + v, where ...)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -18,7 +18,7 @@ from polyfuse.affine import Affine
 from polyfuse.lower.border import masks
 from polyfuse.lower.inspect import flatten, value_references
 from polyfuse.schedule import Digit
-from polyfuse.terms import Apply, Expr, Inside, Ref, conditions, substituted
+from polyfuse.terms import Apply, Expr, Inside, Ref, conditions, with_affines
 
 
 def whole_trips(ops: Sequence[ir.Op], loop: str, digits: Sequence[Digit]) -> Affine | None:
@@ -110,19 +110,28 @@ def _kept(ops: Sequence[ir.Op]) -> Iterator[Affine]:
 
 def at_trip(ops: Sequence[ir.Op], loop: str, trip: Affine) -> tuple[ir.Op, ...]:
     """`ops` with the digit of `loop` replaced by the number of one trip."""
-    values = {f"${loop}": trip}
-    return tuple(_replaced(op, values) for op in ops)
+    return with_values(ops, {f"${loop}": trip})
 
 
-def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
+def with_values(ops: Sequence[ir.Op], values: Mapping[str, Affine]) -> tuple[ir.Op, ...]:
+    """`ops` with names in affine expressions replaced."""
+    return changed(ops, lambda expression: expression.substitute(values))
+
+
+def changed(ops: Sequence[ir.Op], change: Callable[[Affine], Affine]) -> tuple[ir.Op, ...]:
+    """`ops` with every affine expression replaced."""
+    return tuple(_changed(op, change) for op in ops)
+
+
+def _changed(op: ir.Op, change: Callable[[Affine], Affine]) -> ir.Op:
     def term(expression: Expr) -> Expr:
-        return substituted(expression, values)
+        return with_affines(expression, change)
 
     def index(entries: tuple[Affine | Ref, ...]) -> tuple[Affine | Ref, ...]:
-        return tuple(e.substitute(values) if isinstance(e, Affine) else e for e in entries)
+        return tuple(change(e) if isinstance(e, Affine) else e for e in entries)
 
     def where(conditions: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        return tuple(c.substitute(values) for c in conditions)
+        return tuple(map(change, conditions))
 
     def load(op: ir.Load) -> ir.Load:
         mask = None if op.mask is None else term(op.mask)
@@ -143,25 +152,25 @@ def _replaced(op: ir.Op, values: Mapping[str, Affine]) -> ir.Op:
         case ir.Contract():
             return replace(op, left=term(op.left), right=term(op.right))
         case ir.For():
-            body = tuple(_replaced(o, values) for o in op.body)
-            return replace(op, extent=op.extent.substitute(values), body=body)
+            body = tuple(_changed(o, change) for o in op.body)
+            return replace(op, extent=change(op.extent), body=body)
         case ir.If():
-            body, orelse = (tuple(_replaced(o, values) for o in part) for part in (op.body, op.orelse))
+            body, orelse = (tuple(_changed(o, change) for o in part) for part in (op.body, op.orelse))
             return replace(op, condition=term(op.condition), body=body, orelse=orelse)
         case ir.Leave() | ir.Carry():
             return replace(
                 op,
                 value=term(op.value),
-                line=tuple(e.substitute(values) for e in op.line),
-                number=op.number.substitute(values),
-                count=op.count.substitute(values),
+                line=tuple(change(e) for e in op.line),
+                number=change(op.number),
+                count=change(op.count),
             )
         case ir.Elect():
-            group = tuple(e.substitute(values) for e in op.group)
-            return replace(op, group=group, count=op.count.substitute(values))
+            group = tuple(change(e) for e in op.group)
+            return replace(op, group=group, count=change(op.count))
         case ir.AsyncCopy():
-            into = tuple(e.substitute(values) for e in op.into)
-            at = tuple(e.substitute(values) for e in op.index)
+            into = tuple(change(e) for e in op.into)
+            at = tuple(change(e) for e in op.index)
             return replace(op, into=into, index=at, where=where(op.where))
         case ir.Take() | ir.Kept() | ir.Barrier() | ir.CommitCopies() | ir.WaitCopies():  # speaks of slots only
             return op

@@ -20,6 +20,7 @@ from polyfuse.lower.idle import with_results
 from polyfuse.lower.inspect import value_references
 from polyfuse.lower.moves import copied, get, is_only_copied, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, between_ends, disagree, whole_trips
+from polyfuse.lower.piecewise import in_pieces
 from polyfuse.lower.reductions import (
     accumulate,
     combine,
@@ -128,6 +129,8 @@ def elected(env: Environment, last: Finish) -> list[ir.Op]:
 def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op]:
     """The loop; its last trip apart where only that one needs masks and they cost: on a CPU core, where loads are
     narrow, and where masks are many."""
+    if (parts := in_pieces(env, nest, loops, lower_items)) is not None:
+        return parts
     extent = env.schedule.digit(nest.digit).extent
     body = lower_items(env, nest.items, (*loops, nest.digit))
     if nest.digit in env.schedule.ahead:

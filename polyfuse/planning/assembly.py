@@ -257,7 +257,7 @@ def _bindings(scop: Scop, lowered: Lowered, derived: Derived) -> tuple[Binding, 
             return FromArgument(int(parameter.name[1:]))
         if parameter.name in products:
             return FromProduct(products[parameter.name])
-        return strides.get(parameter.name) or FromSize(Affine.symbol(parameter.name))
+        return strides.get(parameter.name) or FromSize(lowered.sums.get(parameter.name, Affine.symbol(parameter.name)))
 
     return tuple(bind(p) for p in lowered.kernel.parameters)
 

@@ -13,9 +13,10 @@ from polyfuse.affine import ONE, ZERO, Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
-from polyfuse.schedule import Digit
+from polyfuse.schedule import PIECES, Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import SECTOR
+from polyfuse.strategies.pieces import are_short, pieces
 from polyfuse.strategies.reads import are_chosen
 from polyfuse.strategies.situation import (
     Situation,
@@ -404,6 +405,8 @@ def _cpu(
     width = situation.width(inner.extent, flat=not others)
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
+    if not prologue and width > 1 and are_short(situation, inner, count := pieces(situation, inner)):
+        return _rows_in_pieces(situation, inner, others, width, count)
     steps = max(1, min(-(-inner.size(situation.hints) // width), BLOCK // width))
     rows = _rows_of_a_block(situation, others, BLOCK // (steps * width))
     k, c, v = loop("k", Affine.of(rows)), loop("c", Affine.of(steps)), slot("v", width)
@@ -424,6 +427,24 @@ def _cpu(
         anchors(situation, splits | prologue_splits),
         loops=tuple(d.name for d in (k, c) if d.count > 1),
         guards=guards,
+        border=True,
+    )
+
+
+def _rows_in_pieces(
+    situation: Situation, inner: AxisClass, others: Sequence[AxisClass], width: int, count: int
+) -> Proposal:
+    """A block is a row: its pieces have loops of their own, see `polyfuse.lower.piecewise`."""
+    c, v = loop("c", inner.extent.ceildiv(width)), slot("v", width)
+    digits = [block(f"b{n}", axis.extent) for n, axis in enumerate(reversed(others))]
+    splits = {axis.number: mixed((b, 1)) for axis, b in zip(reversed(others), digits, strict=True)}
+    splits[inner.number] = mixed((c, width), (v, 1))
+    return Proposal(
+        "pointwise",
+        ((PIECES, count), ("vector", width)),
+        kept_digits([*digits, c, v]),
+        anchors(situation, splits),
+        loops=("c",),
         border=True,
     )
 

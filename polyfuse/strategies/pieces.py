@@ -1,0 +1,38 @@
+"""Into how many pieces the conditions of a group cut a row: a CPU core goes through each by itself.
+
+    y = where(j < n, a[i, j], b[i, j - n]):  2        pad(x, 1):  3
+"""
+
+from __future__ import annotations
+
+import math
+
+from polyfuse.affine import Affine
+from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.situation import Situation
+
+LEAST, MOST = 4, 4096
+"""Elements of a piece, on average, from which a loop of its own is worth entering, and below which most blocks of a row
+would lie in several."""
+
+
+def pieces(situation: Situation, inner: AxisClass) -> int:
+    """How many pieces of a row of `inner` begin anywhere in it, at most; 1 where each is whole."""
+    borders: set[tuple[int, Affine]] = set()
+    for statement in situation.group.statements():
+        axes = situation.classes.statement(statement)
+        along = {f"%{d}" for d, axis in enumerate(axes) if axis is inner}
+        for condition in {w for read in statement.reads for w in read.where}:
+            for name in along & condition.names():
+                factor = condition.coefficient(name)
+                if abs(factor) == 1:
+                    rest = condition - Affine.symbol(name) * factor
+                    borders.add((statement.id, -rest if factor > 0 else rest + 1))
+    return len(borders) + 1
+
+
+def are_short(situation: Situation, inner: AxisClass, count: int) -> bool:
+    """Whether rows of so many pieces are cut, each core with some of the rows."""
+    size = inner.size(situation.hints)
+    rows = math.prod(a.size(situation.hints) for a in situation.axes if a is not inner)
+    return 1 < count and LEAST * count <= size < MOST * count and rows >= 4 * situation.target.processors
