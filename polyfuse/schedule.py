@@ -277,7 +277,7 @@ def stretch(group: int) -> int:
     return max(256, 4 * group)
 
 
-PIECES = "pieces"
+IN_PIECES = "pieces"
 """The parameter of kernels in which a core goes through each piece of a row by itself: how many there are at most."""
 
 

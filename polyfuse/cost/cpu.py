@@ -14,7 +14,7 @@ from polyfuse.affine import Affine
 from polyfuse.cost.counts import Cost, Sizes, box_bytes, moved_bytes, placed_operations
 from polyfuse.cost.middle import decided
 from polyfuse.cost.registers import register_need
-from polyfuse.schedule import PIECES, KernelSchedule, Placed
+from polyfuse.schedule import IN_PIECES, KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 
@@ -54,7 +54,7 @@ def _lane_time(scop: Scop, placed: Placed, schedule: KernelSchedule, sizes: Size
 
 
 def _operations(scop: Scop, placed: Placed, schedule: KernelSchedule, sizes: Sizes) -> int:
-    if PIECES not in dict(schedule.parameters):
+    if IN_PIECES not in dict(schedule.parameters):
         return placed_operations(scop, placed, sizes, 1)
     return int(placed_operations(scop, placed, sizes, 1, decided) * _existing(scop, placed, sizes))
 
@@ -75,7 +75,7 @@ def _loads(scop: Scop, schedule: KernelSchedule, sizes: Sizes, blocks: int) -> t
     for load in (p for p in schedule.placed if p.role == "load"):
         used = load.digits() | {n for n in sizes.extent if sizes.kind[n] == "block"}
         itemsize = scop.dtype(load.value, load.component).itemsize
-        share = _existing(scop, load, sizes) if PIECES in dict(schedule.parameters) else 1.0
+        share = _existing(scop, load, sizes) if IN_PIECES in dict(schedule.parameters) else 1.0
         cached += int(sizes.product(used) * share * itemsize * _waste(scop, load, schedule))
         passes[(load.value, load.component)].add(load.path)
     volumes = {key: sizes.volume(scop.shape(key[0])) * scop.dtype(*key).itemsize for key in passes}

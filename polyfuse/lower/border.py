@@ -21,7 +21,7 @@ from polyfuse.bindings import AnyGuard, with_products
 from polyfuse.expr import Program
 from polyfuse.lower.context import Context
 from polyfuse.lower.inspect import flatten, parts
-from polyfuse.schedule import Digit, KernelSchedule
+from polyfuse.schedule import IN_PIECES, Digit, KernelSchedule
 from polyfuse.sets import at_least_zero
 from polyfuse.terms import conditions
 
@@ -53,7 +53,9 @@ def interiors(
 
     None where the middle block decides nothing that the context leaves open.
     """
-    conditions = tuple([c for c in dict.fromkeys(masks(ops)) if any(n.startswith("$b") for n in c.names())])
+    in_pieces = IN_PIECES in dict(schedule.parameters)  # which ask once for each row whether it exists
+    accesses = [op for op in flatten(ops) if not (in_pieces and isinstance(op, ir.If))]
+    conditions = tuple([c for c in dict.fromkeys(masks(accesses, nested=False)) if _is_of_blocks(c)])
     found: dict[frozenset[Affine], Interior] = {}
     on_cpu = schedule.threads == 1
     for block in _blocks(schedule, program, min(len(conditions), MANY_PIECES) + 1 if on_cpu else 0):
@@ -225,10 +227,14 @@ def _without_implied(conditions: Sequence[Affine], context: Context) -> tuple[Af
     return tuple(kept)
 
 
-def masks(ops: Sequence[ir.Op]) -> list[Affine]:
-    """Every condition of an access or a value of `ops`, nested ones included."""
+def _is_of_blocks(condition: Affine) -> bool:
+    return any(name.startswith("$b") for name in condition.names())
+
+
+def masks(ops: Sequence[ir.Op], *, nested: bool = True) -> list[Affine]:
+    """Every condition of an access or a value of `ops`, `nested` ones included."""
     found: list[Affine] = []
-    for op in flatten(ops):
+    for op in flatten(ops) if nested else ops:
         if isinstance(op, (ir.Load, ir.Store, ir.AtomicUpdate, ir.AsyncCopy)):
             found += op.where
         for part in parts(op):

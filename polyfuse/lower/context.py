@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from polyfuse import sets
-from polyfuse.affine import Affine, digit, names_of
+from polyfuse.affine import Affine, digit
 from polyfuse.dependences import known_sizes
 from polyfuse.expr import Program
 from polyfuse.schedule import Digit, KernelSchedule
@@ -59,6 +59,10 @@ class Context:
         begins = sets.at_least_zero((digit(loop), START))
         return replace(self, loops={**self.loops, f"${loop}": begins}, element=element)
 
+    def is_of_any_part(self, expression: Affine) -> bool:
+        """Whether an expression depends on where a part begins, which may be anywhere."""
+        return self.element is not None and START.names() <= expression.names()
+
     def assuming(self, constraints: Sequence[Constraint]) -> Context:
         """The context where these hold as well."""
         return replace(self, constraints=(*self.constraints, *constraints))
@@ -70,8 +74,8 @@ class Context:
         known = self.around(condition)
         if self._follows(condition, known):
             return True
-        if self.element is not None and START.names() <= condition.names():
-            return False  # it may be any part
+        if self.is_of_any_part(condition):
+            return False
         try:
             return sets.implied(condition, known)
         except sets.BudgetExceeded:
@@ -116,7 +120,7 @@ class Context:
         for at, extent in zip(index, extents, strict=True):
             wanted += [at, extent - at - 1]
         found = self.remaining(wanted)
-        if self.element is None or not START.names() & names_of(index):
+        if self.element is None or not any(map(self.is_of_any_part, index)):
             return found
         return (*found, END - 1 - self.element)
 

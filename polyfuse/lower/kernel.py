@@ -51,7 +51,7 @@ from polyfuse.options import Options
 from polyfuse.places.exponentials import held_exponentials, held_shares
 from polyfuse.places.narrow_cells import as_in_memory
 from polyfuse.places.products import folded_products
-from polyfuse.schedule import PIECES, KernelSchedule
+from polyfuse.schedule import IN_PIECES, KernelSchedule
 from polyfuse.scop import Scop
 
 DEFAULTS = Options()
@@ -90,7 +90,7 @@ def lower(
     body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
     body = with_loads_together(with_wanted_loads(env, body))
     sums: Mapping[str, Affine] = {}
-    if PIECES in dict(schedule.parameters):
+    if IN_PIECES in dict(schedule.parameters):
         sizes = frozenset(scop.program.symbols)
         products = {name for name, _ in scop.program.derived}
         taken = {*sizes, *(use.name for use in env.arrays.values()), *env.scalars}

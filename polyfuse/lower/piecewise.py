@@ -25,7 +25,7 @@ from polyfuse.lower.environment import Environment, leaves, summed_over
 from polyfuse.lower.inspect import flatten
 from polyfuse.lower.peel import with_values
 from polyfuse.lower.reductions import initialise
-from polyfuse.schedule import PIECES, LoopNest, Placed, PlaceEntry, TreeItem
+from polyfuse.schedule import IN_PIECES, LoopNest, Placed, PlaceEntry, TreeItem
 from polyfuse.scop import Statement
 from polyfuse.sets import at_least_zero
 from polyfuse.terms import Inside
@@ -39,8 +39,25 @@ LowerItems = Callable[[Environment, Sequence[TreeItem], tuple[str, ...]], tuple[
 def in_pieces(
     env: Environment, nest: LoopNest, loops: tuple[str, ...], lower_items: LowerItems
 ) -> list[ir.Op] | None:
-    """The loop as one for each part of a row; None where it is none over a row, or the row has one part."""
-    row = _row(env, nest) if PIECES in dict(env.schedule.parameters) else None
+    """The loop as one for each part of a row; None where it is none over a row, or the row has one part.  A loop over
+    rows, of which nothing is handed on, goes around each part: as many elements of an array follow each other."""
+    if IN_PIECES not in dict(env.schedule.parameters):
+        return None
+    match nest.items:
+        case (LoopNest() as inner,) if not env.schedule.reuses and not _carried(env, inner):
+            parts = _parts(env, inner, (*loops, nest.digit), lower_items, rows=True)
+            extent = env.schedule.digit(nest.digit).extent
+            return parts and [ir.For(nest.digit, extent, tuple(part)) for part in parts]
+        case _:
+            parts = _parts(env, nest, loops, lower_items, rows=False)
+            return parts and [op for part in parts for op in part]
+
+
+def _parts(
+    env: Environment, nest: LoopNest, loops: tuple[str, ...], lower_items: LowerItems, *, rows: bool
+) -> list[list[ir.Op]] | None:
+    """The operations of each part of a row; if they are those of one of some `rows`, where there is that row."""
+    row = _row(env, nest)
     if row is None:
         return None
     body = lower_items(_of_any_part(env, nest, row), nest.items, (*loops, nest.digit))
@@ -51,14 +68,29 @@ def in_pieces(
     borders = _in_order(env, row, [cut.at for cut in cuts.values()])
     if len(borders) <= 2:
         return None
-    known = _Known(row, cuts, _numbers(env, cuts.values(), borders), row.known(env.context))
-    carried = {name for p in _placed(env, nest) if row.loop in summed_over(env, p) for name in _results(env, p)}
-    found: list[ir.Op] = []
+    carried, exists = _carried(env, nest), _of_all_stores(body, around) if rows else ()
+    known = _Known(row, cuts, _numbers(env, cuts.values(), borders), row.known(env.context), dict.fromkeys(exists, True))
+    found: list[list[ir.Op]] = []
     for k, (first, end) in enumerate(zip(borders, borders[1:], strict=False)):
         part = needed(with_outcomes(body, _Part(known, k)), carried)
         whole = needed(with_outcomes(part, _Whole(known)), carried)
-        found += _trips(row, first, end, whole, part)
+        ops = _trips(row, first, end, whole, part)
+        found.append([ir.If(Inside(exists), tuple(ops))] if exists else ops)
     return found
+
+
+def _of_all_stores(ops: Sequence[ir.Op], around: Collection[str]) -> tuple[Affine, ...]:
+    """The conditions on what is `around` a loop without which nothing in it is stored."""
+    stores = [frozenset(op.where) for op in flatten(ops) if isinstance(op, ir.Store)]
+    found = [c for c in next(iter(stores), ()) if all(c in where for where in stores)]
+    outer = [c for c in found if all(n in around for n in c.names() if n.startswith("$"))]
+    return tuple(sorted(outer, key=str))
+
+
+def _carried(env: Environment, nest: LoopNest) -> frozenset[str]:
+    """The names that trips of a loop hand on."""
+    summed = [p for p in _placed(env, nest) if nest.digit in summed_over(env, p)]
+    return frozenset(op.name for p in summed for op in initialise(env, p) if isinstance(op, ir.Let))
 
 
 def _trips(row: _Row, first: Affine, end: Affine, whole: Sequence[ir.Op], masked: Sequence[ir.Op]) -> list[ir.Op]:
@@ -146,10 +178,18 @@ def _row(env: Environment, nest: LoopNest) -> _Row | None:
             return None
         extents |= set(ends)
     names = {p.name for p in inside}
-    outside = {name for p in inside for name in p.providers} - names
-    if len(extents) != 1 or any(slot.name in env.by_name[name].digits() for name in outside if name in env.by_name):
+    outside = {name for p in inside for name in p.providers if name in env.by_name} - names
+    if len(extents) != 1 or any(vector in _held(env, env.by_name[name]) for name in outside):
         return None
     return _Row(nest.digit, slot.name, slot.count, extents.pop())
+
+
+def _held(env: Environment, placed: Placed) -> frozenset[str]:
+    """The digits along which registers hold different results."""
+    statement = env.scop.statements[placed.value]
+    summed = statement.reduced if placed.role == "compute" and isinstance(statement, Statement) else ()
+    entries = [e for d, e in enumerate(placed.place) if d not in summed]
+    return frozenset(name for e in entries if not isinstance(e, str) for name in e.names())
 
 
 def _along(entry: PlaceEntry, loop: str, vector: str, width: int) -> bool:
@@ -160,11 +200,6 @@ def _along(entry: PlaceEntry, loop: str, vector: str, width: int) -> bool:
 
 def _placed(env: Environment, nest: LoopNest) -> list[Placed]:
     return [env.by_name[name] for name in leaves(nest) if name in env.by_name]
-
-
-def _results(env: Environment, placed: Placed) -> list[str]:
-    """The names that trips of a loop hand on."""
-    return [op.name for op in initialise(env, placed) if isinstance(op, ir.Let)]
 
 
 def _of_any_part(env: Environment, nest: LoopNest, row: _Row) -> Environment:

@@ -33,6 +33,8 @@ def divides(width: int, expression: Affine, context: Context) -> bool:
     rest = Affine(tuple((a, f % width) for a, f in expression.terms if f % width), expression.constant % width)
     if rest.is_constant:
         return rest.constant == 0
+    if context.is_of_any_part(rest):
+        return False
     constraints = context.around(rest)
     known = {c.expression for c in constraints if c.kind == "mod" and c.modulus % width == 0}
     if all((Affine(((a, 1),)) in known) for a, _ in rest.terms) and rest.constant == 0:

@@ -31,8 +31,15 @@ def pieces(situation: Situation, inner: AxisClass) -> int:
     return len(borders) + 1
 
 
-def are_short(situation: Situation, inner: AxisClass, count: int) -> bool:
-    """Whether rows of so many pieces are cut, each core with some of the rows."""
-    size = inner.size(situation.hints)
+def of_rows(situation: Situation, inner: AxisClass) -> int:
+    """How many pieces a core goes through one by one of a row that it has as a whole; 1 where it does not."""
+    count = pieces(situation, inner) if situation.target.kind == "cpu" else 1
+    return count if LEAST * count <= inner.size(situation.hints) else 1
+
+
+def of_short_rows(situation: Situation, inner: AxisClass) -> int:
+    """The same of rows that need not be had as a whole: of several for each core, most of whose blocks would otherwise
+    lie in several pieces."""
+    count, size = of_rows(situation, inner), inner.size(situation.hints)
     rows = math.prod(a.size(situation.hints) for a in situation.axes if a is not inner)
-    return 1 < count and LEAST * count <= size < MOST * count and rows >= 4 * situation.target.processors
+    return count if size < MOST * count and rows >= 4 * situation.target.processors else 1

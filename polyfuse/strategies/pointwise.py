@@ -13,10 +13,10 @@ from polyfuse.affine import ONE, ZERO, Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
-from polyfuse.schedule import PIECES, Digit
+from polyfuse.schedule import IN_PIECES, Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import SECTOR
-from polyfuse.strategies.pieces import are_short, pieces
+from polyfuse.strategies.pieces import of_short_rows
 from polyfuse.strategies.reads import are_chosen
 from polyfuse.strategies.situation import (
     Situation,
@@ -39,6 +39,8 @@ LINE = 128  # bytes: rows shorter than that leave neighbouring threads in other 
 SUMMING_THREADS = 256  # of blocks that sum scalars first: the fewer the better
 
 BLOCK = 4096  # elements of a block on a CPU core: entering one costs less than a hundredth of the work
+
+ROWS = 16  # of which a core copies a piece after the other
 
 LARGE_BODY = 24  # statements from which several unrolled vectors may cost more registers than their loads hide latency
 
@@ -405,7 +407,7 @@ def _cpu(
     width = situation.width(inner.extent, flat=not others)
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
-    if not prologue and width > 1 and are_short(situation, inner, count := pieces(situation, inner)):
+    if not prologue and width > 1 and (count := of_short_rows(situation, inner)) > 1:
         return _rows_in_pieces(situation, inner, others, width, count)
     steps = max(1, min(-(-inner.size(situation.hints) // width), BLOCK // width))
     rows = _rows_of_a_block(situation, others, BLOCK // (steps * width))
@@ -432,19 +434,23 @@ def _cpu(
 
 
 def _rows_in_pieces(
-    situation: Situation, inner: AxisClass, others: Sequence[AxisClass], width: int, count: int
+    situation: Situation, inner: AxisClass, others: list[AxisClass], width: int, count: int
 ) -> Proposal:
-    """A block is a row: its pieces have loops of their own, see `polyfuse.lower.piecewise`."""
-    c, v = loop("c", inner.extent.ceildiv(width)), slot("v", width)
-    digits = [block(f"b{n}", axis.extent) for n, axis in enumerate(reversed(others))]
-    splits = {axis.number: mixed((b, 1)) for axis, b in zip(reversed(others), digits, strict=True)}
-    splits[inner.number] = mixed((c, width), (v, 1))
+    """A block is some rows, and goes through them piece by piece, see `polyfuse.lower.piecewise`."""
+    rows = _rows_of_a_block(situation, others, ROWS)
+    k, c, v = loop("k", Affine.of(rows)), loop("c", inner.extent.ceildiv(width)), slot("v", width)
+    digits: list[Digit] = []
+    splits = {inner.number: mixed((c, width), (v, 1))}
+    for n, axis in enumerate(reversed(others)):
+        step = rows if n == 0 else 1
+        digits.append(block(f"b{n}", axis.extent.ceildiv(step)))
+        splits[axis.number] = mixed((digits[-1], step), (k if n == 0 else None, 1))
     return Proposal(
         "pointwise",
-        ((PIECES, count), ("vector", width)),
-        kept_digits([*digits, c, v]),
+        ((IN_PIECES, count), ("rows", rows), ("vector", width)),
+        kept_digits([*digits, k, c, v]),
         anchors(situation, splits),
-        loops=("c",),
+        loops=tuple(d.name for d in (k, c) if d.extent != ONE),
         border=True,
     )
 

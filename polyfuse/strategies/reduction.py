@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Combination, Proposal
 from polyfuse.scalars import CASCADES
-from polyfuse.schedule import Digit
+from polyfuse.schedule import IN_PIECES, Digit
 from polyfuse.strategies.atomics import ATOMIC
 from polyfuse.strategies.chains import MANY, at_once, chained
 from polyfuse.strategies.classes import AxisClass
@@ -28,6 +28,7 @@ from polyfuse.strategies.frames import Frame, common_frame
 from polyfuse.strategies.frames import frame as frame_of
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.nesting import around
+from polyfuse.strategies.pieces import of_rows
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.row_shape import STREAMED, RowShape, Way, is_ragged, row_shape
 from polyfuse.strategies.shares import SHARES, WAVES, combination, keeps, share_of, words_of
@@ -317,10 +318,12 @@ def _rows(
     else:
         splits[inner.number] = mixed((r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1))
     splits |= loop_splits | dict(beside.splits)
+    count = of_rows(situation, inner) if looped and shape.width > 1 and not situation.scans else 1
     ordered = [*digits, tx, ty, *loops, *([r] if looped else []), q, every, c, v, *beside.slots]
     return Proposal(
         "rows",
         (
+            *([(IN_PIECES, count)] if count > 1 else []),
             ("threads", shape.lanes * shape.rows),
             ("lanes", shape.lanes),
             *([("rows", several)] if several > 1 else []),

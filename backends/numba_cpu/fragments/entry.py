@@ -36,6 +36,7 @@ from polyfuse.backends.numba_cpu.fragments.vectors import I32, I64, Builder, Val
 STACK_SCRATCH = 128 * 1024
 # Calls of one mathematical function in a kernel up to which its body is copied into each.
 MOST_INLINED = 16
+MANY_BLOCKS = 60
 
 
 def _flags() -> Any:
@@ -103,6 +104,7 @@ def _optimised(module: ir.Module, machine: Any) -> Any:
     options = binding.create_pipeline_tuning_options(speed_level=2)
     options.loop_vectorization = False
     options.slp_vectorization = False
+    options.loop_unrolling = max(len(f.blocks) for f in module.functions) < MANY_BLOCKS
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(parsed, builder)
     return parsed
