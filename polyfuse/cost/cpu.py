@@ -62,8 +62,9 @@ def _operations(scop: Scop, placed: Placed, schedule: KernelSchedule, sizes: Siz
 def _existing(scop: Scop, placed: Placed, sizes: Sizes) -> float:
     """How much of the places of a statement there is of it: in rows cut into pieces it runs nowhere else."""
     statement = scop.statements[placed.value]
-    is_computed = placed.role == "compute" and isinstance(statement, Statement)
-    extents = statement.extents if is_computed else scop.shape(placed.value)
+    extents = scop.shape(placed.value)
+    if placed.role == "compute" and isinstance(statement, Statement):
+        extents = statement.extents
     return min(1.0, sizes.volume(extents) / max(1, sizes.product(placed.digits())))
 
 

@@ -47,29 +47,30 @@ def in_pieces(
         case (LoopNest() as inner,) if not env.schedule.reuses and not _carried(env, inner):
             parts = _parts(env, inner, (*loops, nest.digit), lower_items, rows=True)
             extent = env.schedule.digit(nest.digit).extent
-            return parts and [ir.For(nest.digit, extent, tuple(part)) for part in parts]
+            found: list[ir.Op] = [ir.For(nest.digit, extent, tuple(part)) for part in parts]
         case _:
-            parts = _parts(env, nest, loops, lower_items, rows=False)
-            return parts and [op for part in parts for op in part]
+            found = [op for part in _parts(env, nest, loops, lower_items, rows=False) for op in part]
+    return found or None
 
 
 def _parts(
     env: Environment, nest: LoopNest, loops: tuple[str, ...], lower_items: LowerItems, *, rows: bool
-) -> list[list[ir.Op]] | None:
+) -> list[list[ir.Op]]:
     """The operations of each part of a row; if they are those of one of some `rows`, where there is that row."""
     row = _row(env, nest)
     if row is None:
-        return None
+        return []
     body = lower_items(_of_any_part(env, nest, row), nest.items, (*loops, nest.digit))
     if not all(isinstance(op, ELEMENTWISE) for op in flatten(body)):
-        return None
+        return []
     around = {f"${d.name}" for d in env.schedule.digits if d.kind == "block" or d.name in loops}
     cuts = {c: cut for c in dict.fromkeys(masks(body)) if (cut := row.cut(c, around)) is not None}
     borders = _in_order(env, row, [cut.at for cut in cuts.values()])
     if len(borders) <= 2:
-        return None
+        return []
     carried, exists = _carried(env, nest), _of_all_stores(body, around) if rows else ()
-    known = _Known(row, cuts, _numbers(env, cuts.values(), borders), row.known(env.context), dict.fromkeys(exists, True))
+    numbers = _numbers(env, cuts.values(), borders)
+    known = _Known(row, cuts, numbers, row.known(env.context), dict.fromkeys(exists, True))
     found: list[list[ir.Op]] = []
     for k, (first, end) in enumerate(zip(borders, borders[1:], strict=False)):
         part = needed(with_outcomes(body, _Part(known, k)), carried)

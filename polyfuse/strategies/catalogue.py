@@ -9,6 +9,7 @@ from polyfuse.strategies.atomics import merged_by_atomics
 from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.batches import batches
 from polyfuse.strategies.contraction import contraction
+from polyfuse.strategies.cut_rows import cut_rows
 from polyfuse.strategies.few_results import few_results
 from polyfuse.strategies.framed_elements import framed_elements
 from polyfuse.strategies.groups import groups
@@ -35,6 +36,7 @@ from polyfuse.strategies.windows import windows
 
 STRATEGIES = (
     pointwise,  # elementwise groups
+    cut_rows,  # the same on a CPU core over rows of several pieces: joined, padded, rolled
     framed_elements,  # the same over rows that begin anywhere in memory
     windows,  # neighbouring elements of one array: stencils, shifted, reversed and strided reads
     tiles_cpu,  # transposed reads in vector registers

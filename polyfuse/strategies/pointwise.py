@@ -13,7 +13,7 @@ from polyfuse.affine import ONE, ZERO, Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.dtypes import DType
 from polyfuse.places.proposal import Proposal
-from polyfuse.schedule import IN_PIECES, Digit
+from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import SECTOR
 from polyfuse.strategies.pieces import of_short_rows
@@ -40,8 +40,6 @@ SUMMING_THREADS = 256  # of blocks that sum scalars first: the fewer the better
 
 BLOCK = 4096  # elements of a block on a CPU core: entering one costs less than a hundredth of the work
 
-ROWS = 16  # of which a core copies a piece after the other
-
 LARGE_BODY = 24  # statements from which several unrolled vectors may cost more registers than their loads hide latency
 
 
@@ -52,13 +50,20 @@ def pointwise(situation: Situation) -> list[Proposal]:
     prologue = [a for a in situation.axes if a.number not in covered and a.extent != ONE]
     if situation.scans or not _scalars_only(situation, axes, prologue):
         return []
-    inner = situation.inner if situation.inner is not None and situation.inner.number in covered else None
-    if inner is None and axes:
-        inner = axes[-1]
+    inner = innermost(situation)
     if situation.target.kind == "cpu":
-        return [_cpu(situation, axes, inner, prologue)]
+        is_cut = inner is not None and of_short_rows(situation, inner) > 1  # see `cut_rows`
+        return [] if is_cut else [_cpu(situation, axes, inner, prologue)]
     found = [_gpu(situation, axes, inner, _Way(prologue=prologue))]
     return found if prologue or inner is None else [*found, *_others(situation, axes, inner)]
+
+
+def innermost(situation: Situation) -> AxisClass | None:
+    """The class of the lead that neighbouring elements run along; None of a scalar."""
+    axes, inner = situation.classes.statement(situation.lead), situation.inner
+    if inner is not None and any(a.number == inner.number for a in axes):
+        return inner
+    return axes[-1] if axes else None
 
 
 def _others(situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass) -> Iterator[Proposal]:
@@ -407,10 +412,8 @@ def _cpu(
     width = situation.width(inner.extent, flat=not others)
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
-    if not prologue and width > 1 and (count := of_short_rows(situation, inner)) > 1:
-        return _rows_in_pieces(situation, inner, others, width, count)
     steps = max(1, min(-(-inner.size(situation.hints) // width), BLOCK // width))
-    rows = _rows_of_a_block(situation, others, BLOCK // (steps * width))
+    rows = rows_of_a_block(situation, others, BLOCK // (steps * width))
     k, c, v = loop("k", Affine.of(rows)), loop("c", Affine.of(steps)), slot("v", width)
     digits: list[Digit] = []
     splits: dict[int, Affine] = {}
@@ -433,29 +436,7 @@ def _cpu(
     )
 
 
-def _rows_in_pieces(
-    situation: Situation, inner: AxisClass, others: list[AxisClass], width: int, count: int
-) -> Proposal:
-    """A block is some rows, and goes through them piece by piece, see `polyfuse.lower.piecewise`."""
-    rows = _rows_of_a_block(situation, others, ROWS)
-    k, c, v = loop("k", Affine.of(rows)), loop("c", inner.extent.ceildiv(width)), slot("v", width)
-    digits: list[Digit] = []
-    splits = {inner.number: mixed((c, width), (v, 1))}
-    for n, axis in enumerate(reversed(others)):
-        step = rows if n == 0 else 1
-        digits.append(block(f"b{n}", axis.extent.ceildiv(step)))
-        splits[axis.number] = mixed((digits[-1], step), (k if n == 0 else None, 1))
-    return Proposal(
-        "pointwise",
-        ((IN_PIECES, count), ("rows", rows), ("vector", width)),
-        kept_digits([*digits, k, c, v]),
-        anchors(situation, splits),
-        loops=tuple(d.name for d in (k, c) if d.extent != ONE),
-        border=True,
-    )
-
-
-def _rows_of_a_block(situation: Situation, others: list[AxisClass], most: int) -> int:
+def rows_of_a_block(situation: Situation, others: list[AxisClass], most: int) -> int:
     """How many neighbouring rows a block takes: up to `most`, as long as every core has some blocks."""
     if not others:
         return 1
