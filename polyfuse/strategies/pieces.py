@@ -18,6 +18,14 @@ MOST = 16384
 few, and test once which.  An array of 300 x 20000 float32, padded by what lies across, and summed over neighbours: 2.2
 ms on two cores of an EPYC in pieces, 6.4 in blocks."""
 
+ALONE = 32 * 1024
+"""Elements that the caller's thread computes by itself."""
+
+MASKED = 3.0
+"""Times that reading and choosing one of several pieces takes, masked, of what the wanted one takes by itself: 40 arrays
+of 5000 float64 took two cores 0.84 ms in blocks of 4096, one core 0.05 in pieces."""
+BLOCK = 4096  # elements of those, see `pointwise`
+
 
 def pieces(situation: Situation, inner: AxisClass) -> int:
     """How many pieces of a row of `inner` begin anywhere in it, at most; 1 where each is whole."""
@@ -41,12 +49,16 @@ def of_rows(situation: Situation, inner: AxisClass) -> int:
 
 
 def of_short_rows(situation: Situation, inner: AxisClass) -> int:
-    """The same of an elementwise group, whose rows need not be had as a whole: where there are several for each core,
-    and most blocks would lie in several pieces."""
+    """The same of an elementwise group, whose rows need not be had as a whole: where most blocks would lie in several
+    pieces, and there are several rows for each core, or so few cores that this makes up for those that have none."""
     if situation.target.kind != "cpu" or situation.reductions or situation.scans:
         return 1
+    size = inner.size(situation.hints)
     rows = math.prod(a.size(situation.hints) for a in situation.axes if a is not inner)
-    if rows < 4 * situation.target.processors or situation.width(inner.extent, flat=False) == 1:
+    count = of_rows(situation, inner) if situation.width(inner.extent, flat=False) > 1 else 1
+    if count == 1 or size >= MOST * count:
         return 1
-    count = of_rows(situation, inner)
-    return count if inner.size(situation.hints) < MOST * count else 1
+    processors = situation.target.processors
+    torn = MASKED * count * min(1.0, BLOCK * count / size)  # of a block that lies in several, what it reads of all
+    is_shared = rows >= 4 * processors or rows * size <= ALONE or processors <= (1 + torn) * rows
+    return count if is_shared else 1

@@ -43,10 +43,10 @@ def test_two_parts_have_one() -> None:
 
 
 def test_parts_within_a_row_have_none() -> None:
-    """A block has all of a row."""
+    """A block has all of a row, and goes through its parts one by one: `test_cut_rows`."""
     arrays = [np.empty((4000, 50), np.float32) for _ in range(8)]
     source = pf.jit(lambda *parts: np.concatenate(parts, 1)).plan(*arrays, target="cpu").source()
-    assert len(bodies(source)) <= 2
+    assert "else:" not in source
 
 
 @pytest.mark.parametrize("count", [3, 5, 13])
