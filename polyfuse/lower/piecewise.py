@@ -12,23 +12,27 @@ all of a part or in none.  The operations are lowered once, for a part from `STA
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from polyfuse import kernel as ir
 from polyfuse.affine import ZERO, Affine, digit
 from polyfuse.bindings import with_products
+from polyfuse.dtypes import bool_
 from polyfuse.lower.border import LARGE, masks
 from polyfuse.lower.context import END, START, Context
 from polyfuse.lower.decide import needed, with_outcomes
 from polyfuse.lower.environment import Environment, leaves, summed_over
-from polyfuse.lower.inspect import flatten
+from polyfuse.lower.fold import folded
+from polyfuse.lower.inspect import bound, flatten
+from polyfuse.lower.masked import with_leaves
 from polyfuse.lower.peel import with_values
 from polyfuse.lower.reductions import initialise
 from polyfuse.schedule import IN_PIECES, LoopNest, Placed, PlaceEntry, TreeItem
 from polyfuse.scop import Statement
 from polyfuse.sets import at_least_zero
-from polyfuse.terms import Inside
+from polyfuse.terms import Const, Expr, Inside, Leaf, Ref
 
 ELEMENTWISE = (ir.Let, ir.Load, ir.Store, ir.Reduce, ir.Contract, ir.For, ir.If)
 """Operations that do not ask which place of a vector an element has."""
@@ -65,19 +69,39 @@ def _parts(
         return []
     around = {f"${d.name}" for d in env.schedule.digits if d.kind == "block" or d.name in loops}
     cuts = {c: cut for c in dict.fromkeys(masks(body)) if (cut := row.cut(c, around)) is not None}
-    borders = _in_order(env, row, [cut.at for cut in cuts.values()])
+    carried, exists = _carried(env, nest), _of_all_stores(body, around) if rows else ()
+    inside = replace(env, context=env.context.assuming(at_least_zero(exists)))
+    borders = _in_order(inside, row, [cut.at for cut in cuts.values()])
     if len(borders) <= 2:
         return []
-    carried, exists = _carried(env, nest), _of_all_stores(body, around) if rows else ()
-    numbers = _numbers(env, cuts.values(), borders)
-    known = _Known(row, cuts, numbers, row.known(env.context), dict.fromkeys(exists, True))
+    numbers = _numbers(inside, cuts.values(), borders)
+    known = _Known(row, cuts, numbers, row.known(inside.context), dict.fromkeys(exists, True))
     found: list[list[ir.Op]] = []
     for k, (first, end) in enumerate(zip(borders, borders[1:], strict=False)):
-        part = needed(with_outcomes(body, _Part(known, k)), carried)
+        part = needed(_with_truths(with_outcomes(body, _Part(known, k)), carried), carried)
         whole = needed(with_outcomes(part, _Whole(known)), carried)
         ops = _trips(row, first, end, whole, part)
         found.append([ir.If(Inside(exists), tuple(ops))] if exists else ops)
     return found
+
+
+def _with_truths(ops: Sequence[ir.Op], carried: Collection[str]) -> tuple[ir.Op, ...]:
+    """The operations with what is true or false in place of its name."""
+    assigned = Counter(name for op in flatten(ops) for name in bound(op))
+    known: dict[str, Const] = {}
+
+    def leaf(found: Leaf) -> Expr:
+        return known.get(found.name, found) if isinstance(found, Ref) else found
+
+    made: list[ir.Op] = []
+    for op in ops:
+        made += folded([with_leaves(op, leaf)]) if known else [op]
+        match made[-1] if made else op:
+            case ir.Let(name, Const(dtype=dtype) as value) if dtype == bool_ and assigned[name] == 1:
+                known |= {name: value} if name not in carried else {}
+            case _:
+                pass
+    return tuple(made)
 
 
 def _of_all_stores(ops: Sequence[ir.Op], around: Collection[str]) -> tuple[Affine, ...]:

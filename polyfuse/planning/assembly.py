@@ -36,12 +36,12 @@ from polyfuse.lower.kernel import Lowered, lower
 from polyfuse.lower.members import Part, side_by_side
 from polyfuse.plan import IndexSite, Launch, LibraryCall, Plan, Step
 from polyfuse.planning.choose import Choice
-from polyfuse.planning.index_bits import index_bits
+from polyfuse.planning.index_bits import divided, index_bits
 from polyfuse.planning.members import Packing
 from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.planning.scatters import Scattering, scattering
 from polyfuse.planning.sharing import share_memory
-from polyfuse.schedule import KernelSchedule
+from polyfuse.schedule import IN_PIECES, KernelSchedule
 from polyfuse.scop import InputStatement, OpaqueStatement, Scop, Statement, neutral
 from polyfuse.verify.kernel import verify_kernel
 
@@ -181,6 +181,8 @@ class _Making:
         self.guards |= dict.fromkeys(_on_sizes(g, derived) for g in schedule.guards)
         first = 1 + len(self.sites)
         lowered = lower(group.scop, schedule, costs.layouts, costs.options, self.bits, first_site=first)
+        if self.bits == 32 and IN_PIECES in dict(schedule.parameters):
+            self.guards |= dict.fromkeys(_on_sizes(g, derived) for g in divided(schedule, lowered.kernel))
         if costs.options.verify:
             verify_kernel(lowered.kernel)
         self.sites += [_site(group.scop, value) for value in lowered.checked]

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 from polyfuse.affine import Affine, FloorDiv
 from polyfuse.bindings import VolumeGuard
+from polyfuse.kernel import Kernel
+from polyfuse.lower.inspect import flatten, parts
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.joining import factors_of
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop, Statement
-from polyfuse.terms import Apply, Index, Inside
+from polyfuse.terms import Apply, Expr, Index, Inside, affines
 
 RANGE = 2**31
 PADDING = 2**16  # elements at least that are left for padding, so that most plans have the same bound
@@ -44,6 +46,35 @@ def index_bits(scop: Scop, choices: Iterable[Choice], hints: Mapping[str, int]) 
         return IndexBits(64)
     symbolic = [shape for shape in shapes if any(not extent.is_constant for extent in shape)]
     return IndexBits(32, tuple(VolumeGuard(shape, limit) for shape in symbolic))
+
+
+def divided(schedule: KernelSchedule, kernel: Kernel) -> tuple[VolumeGuard, ...]:
+    """The guards under which 32 bits hold what a kernel divides, where that is more than what there is to index: the
+    vectors of a piece of ``n - m`` elements are those of ``n + 15*m`` less m."""
+    found: dict[Shape, None] = {}
+    for affine in {affine for op in flatten(kernel.body) for part in parts(op) for affine in _affines(part)}:
+        for atom, _ in affine.terms:
+            if isinstance(atom, FloorDiv) and any(abs(factor) > 1 for _, factor in atom.numerator.terms):
+                reach = _reached(atom.numerator, schedule)
+                found |= {} if reach.is_constant else {(reach,): None}
+    limit = RANGE - max(PADDING, _padding(schedule))
+    return tuple([VolumeGuard(shape, limit) for shape in sorted(found, key=str)])
+
+
+def _affines(part: Affine | Expr) -> Iterable[Affine]:
+    return [part] if isinstance(part, Affine) else affines(part)
+
+
+def _reached(affine: Affine, schedule: KernelSchedule) -> Affine:
+    """At least the largest magnitude of any part of an expression of digits and sizes."""
+    found = Affine.of(abs(affine.constant))
+    for atom, factor in affine.terms:
+        if isinstance(atom, FloorDiv):
+            part = _reached(atom.numerator, schedule).ceildiv(atom.denominator)
+        else:
+            part = schedule.digit(atom[1:]).extent if atom[0] == "$" else Affine.symbol(atom)
+        found += part * abs(factor)
+    return found
 
 
 def _volume(shape: Shape, hints: Mapping[str, int]) -> int:

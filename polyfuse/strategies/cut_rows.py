@@ -8,7 +8,7 @@ from __future__ import annotations
 from polyfuse.affine import ONE, Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import IN_PIECES, Digit
-from polyfuse.strategies.pieces import of_short_rows
+from polyfuse.strategies.pieces import of_short_rows, order
 from polyfuse.strategies.pointwise import anchors, innermost, kept_digits, rows_of_a_block
 from polyfuse.strategies.situation import Situation, block, loop, mixed, slot
 
@@ -42,6 +42,7 @@ def cut_rows(situation: Situation) -> list[Proposal]:
             kept_digits([*digits, k, c, v]),
             anchors(situation, splits),
             loops=tuple(d.name for d in (k, c) if d.extent != ONE),
+            guards=order(situation, inner),
             border=True,
         )
     ]

@@ -6,13 +6,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
-from polyfuse.affine import Affine
+from polyfuse.affine import ZERO, Affine
+from polyfuse.bindings import Guard
+from polyfuse.dependences import known_sizes
+from polyfuse.scop import Statement
+from polyfuse.sets import BudgetExceeded, Constraint, implied
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.situation import Situation
+from polyfuse.terms import conditions
+from polyfuse.wanted import as_condition
 
 LEAST = 4
 """Elements of a piece, on average, from which a loop of its own is worth entering."""
+LONGEST = 1 << 23
+"""Elements of a row of which 32 bits hold as many times as many as a vector has: what is divided by that to count the
+vectors of a piece."""
 MOST = 16384
 """Elements of a piece, on average, up to which rows are had as a whole: blocks of longer ones lie in one, but for a
 few, and test once which.  An array of 300 x 20000 float32, padded by what lies across, and summed over neighbours: 2.2
@@ -22,30 +32,64 @@ ALONE = 32 * 1024
 """Elements that the caller's thread computes by itself."""
 
 MASKED = 3.0
-"""Times that reading and choosing one of several pieces takes, masked, of what the wanted one takes by itself: 40 arrays
-of 5000 float64 took two cores 0.84 ms in blocks of 4096, one core 0.05 in pieces."""
+"""Times that reading and choosing one of several pieces takes, masked, of what the wanted one takes by itself: 40
+arrays of 5000 float64 took two cores 0.84 ms in blocks of 4096, one core 0.05 in pieces."""
 BLOCK = 4096  # elements of those, see `pointwise`
 
 
 def pieces(situation: Situation, inner: AxisClass) -> int:
     """How many pieces of a row of `inner` begin anywhere in it, at most; 1 where each is whole."""
-    borders: set[tuple[int, Affine]] = set()
-    for statement in situation.group.statements():
+    return 1 + sum(len(borders) for _, borders in _borders(situation, inner))
+
+
+def order(situation: Situation, inner: AxisClass) -> tuple[Guard, ...]:
+    """The guards that pieces begin inside of their rows, as far as nothing else says so: of the first seven columns,
+    that there are seven.  None of what does not hold at the hinted sizes."""
+    found: dict[Affine, None] = {}
+    for statement, borders in _borders(situation, inner):
+        extents = {f"%{d}": extent - 1 for d, extent in enumerate(statement.extents)}
         axes = situation.classes.statement(statement)
-        along = {f"%{d}" for d, axis in enumerate(axes) if axis is inner}
-        for condition in {w for read in statement.reads for w in read.where}:
+        row = next(n for n, axis in zip(statement.extents, axes, strict=True) if axis is inner)
+        for border in borders:
+            most = {name: last if border.coefficient(name) > 0 else ZERO for name, last in extents.items()}
+            least = {name: last if border.coefficient(name) < 0 else ZERO for name, last in extents.items()}
+            found |= dict.fromkeys((row - border.substitute(most), border.substitute(least)))
+    known = known_sizes(situation.scop.program, ())
+    open_ = [c for c in found if not _is_positive(c) and c.evaluate(situation.hints) >= 0]
+    return tuple([Guard(c) for c in open_ if not c.is_constant and not _follows(c, known)])
+
+
+def _is_positive(expression: Affine) -> bool:
+    return expression.constant >= 0 and all(factor > 0 for _, factor in expression.terms)
+
+
+def _follows(condition: Affine, known: Sequence[Constraint]) -> bool:
+    try:
+        return implied(condition, known)
+    except BudgetExceeded:
+        return False
+
+
+def _borders(situation: Situation, inner: AxisClass) -> Iterator[tuple[Statement, set[Affine]]]:
+    """Per statement where the conditions of its reads and its own begin or cease to hold along `inner`."""
+    for statement in situation.group.statements():
+        along = {f"%{d}" for d, axis in enumerate(situation.classes.statement(statement)) if axis is inner}
+        own = [where for body in statement.body for where in conditions(as_condition(body))]
+        found = set[Affine]()
+        for condition in {w for where in (*own, *[read.where for read in statement.reads]) for w in where}:
             for name in along & condition.names():
                 factor = condition.coefficient(name)
                 if abs(factor) == 1:
                     rest = condition - Affine.symbol(name) * factor
-                    borders.add((statement.id, -rest if factor > 0 else rest + 1))
-    return len(borders) + 1
+                    found.add(-rest if factor > 0 else rest + 1)
+        if found:
+            yield statement, found
 
 
 def of_rows(situation: Situation, inner: AxisClass) -> int:
     """How many pieces a core goes through one by one of a row that it has as a whole; 1 where it does not."""
     count = pieces(situation, inner) if situation.target.kind == "cpu" else 1
-    return count if LEAST * count <= inner.size(situation.hints) else 1
+    return count if LEAST * count <= inner.size(situation.hints) < LONGEST else 1
 
 
 def of_short_rows(situation: Situation, inner: AxisClass) -> int:

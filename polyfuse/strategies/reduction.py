@@ -28,7 +28,7 @@ from polyfuse.strategies.frames import Frame, common_frame
 from polyfuse.strategies.frames import frame as frame_of
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.nesting import around
-from polyfuse.strategies.pieces import of_rows
+from polyfuse.strategies.pieces import of_rows, order
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.row_shape import STREAMED, RowShape, Way, is_ragged, row_shape
 from polyfuse.strategies.shares import SHARES, WAVES, combination, keeps, share_of, words_of
@@ -334,7 +334,7 @@ def _rows(
         kept_digits(ordered, keep_threads=True),
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, *([r] if looped else [])]),
-        guards=(*guards, *beside.guards),
+        guards=(*guards, *beside.guards, *(order(situation, inner) if count > 1 else ())),
         border=not parallel and is_ragged(situation, inner),
     )
 

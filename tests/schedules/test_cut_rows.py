@@ -141,6 +141,8 @@ BORDERS: dict[str, tuple[Callable[..., Any], int]] = {
     "pad": (lambda x: np.pad(x, [(0, 0), (2, 3)]) * 2, 3),
     "roll": (lambda x: np.roll(x, 3, axis=1) + x, 2),
     "assigned": (assigned, 3),
+    "first columns": (lambda x: np.where(np.arange(x.shape[1]) < 7, x + 1, x), 2),
+    "halves": (lambda x: np.concatenate([-x[:, x.shape[1] // 2 :], x[:, : x.shape[1] // 2]], axis=1), 2),
     "diff": (lambda x: np.diff(x, axis=1, prepend=0), 2),
     "joined again": (lambda x: np.concatenate([x[:, 1:], np.concatenate([x, x + 1], axis=1)], axis=1), 3),
     "reversed": (lambda x: np.concatenate([x[:, ::-1], x], axis=1), 2),
@@ -154,6 +156,50 @@ def test_whatever_has_borders_in_a_row_is_cut(name: str) -> None:
     found = loops(plan.source())
     assert len(plan.kernels) == 1 and 1 <= len(found) <= count
     assert not any("mask" in body or "where(" in body for body in found)
+
+
+def test_what_is_chosen_by_columns_is_computed_there_alone() -> None:
+    """The plan is for rows that have the first seven columns; shorter ones have another."""
+    jitted = pf.jit(lambda x: np.where(np.arange(x.shape[1]) < 7, np.exp(x), np.sin(x)))
+    plan = jitted.plan(np.empty((500, 300)), target="cpu")
+    first, rest = plan.source().split("for k in")[1:]
+    assert "exp(" in first and "sin(" not in first and "sin(" in rest and "exp(" not in rest
+    assert "n1 >= 7" in plan.explain()
+    assert "pieces" not in str(jitted.plan(np.empty((500, 6)), target="cpu"))
+
+
+def causal(x):
+    inside = np.arange(x.shape[0])[:, None] >= np.arange(x.shape[1])
+    e = np.exp(np.where(inside, x, -np.inf) - np.where(inside, x, -np.inf).max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("function", [lambda x: np.tril(np.exp(x)), lambda x: np.triu(np.exp(x)), causal])
+def test_half_of_a_triangle_is_neither_read_nor_chosen(function: Callable[..., Any]) -> None:
+    jitted = pf.jit(function)
+    plan = jitted.plan(np.empty((300, 400)), target="cpu")
+    found = loops(plan.source())
+    assert "pieces=2" in str(plan) and not any("mask" in body or "where(" in body for body in found)
+    assert sum("load(" in body for body in found) == len(found) // 2
+    rng = np.random.default_rng(4)
+    for shape in [(300, 400), (400, 300), (1, 5), (17, 17), (40, 3)]:
+        x = rng.standard_normal(shape)
+        np.testing.assert_allclose(jitted(x), function(x), rtol=1e-13)
+
+
+def test_what_is_divided_fits_32_bits() -> None:
+    """Half of a row of n elements is n - n // 2, whose vectors are counted by dividing n + 15 * (n // 2)."""
+    plan = pf.jit(BORDERS["halves"][0]).plan(np.empty((500, 300)), target="cpu")
+    assert "at most 2147418112 elements in n1 + 15*ceil(n1/2)" in plan.explain()
+
+
+def test_results_in_the_place_of_an_argument() -> None:
+    function = pf.jit(lambda x: np.where(np.arange(x.shape[1]) < 7, x + 1, x * 2))
+    for shape in [(40, 33), (1, 7), (100, 500)]:
+        x = np.random.default_rng(5).standard_normal(shape)
+        expected = function(x)
+        function(x, out=x)
+        np.testing.assert_array_equal(x, expected)
 
 
 def test_blocks_of_blocks_have_a_kind_of_block_for_each_band() -> None:
