@@ -50,13 +50,13 @@ def order(situation: Situation, inner: AxisClass) -> tuple[Guard, ...]:
         extents = {f"%{d}": extent - 1 for d, extent in enumerate(statement.extents)}
         axes = situation.classes.statement(statement)
         row = next(n for n, axis in zip(statement.extents, axes, strict=True) if axis is inner)
-        for border in borders:
+        for border in sorted(borders, key=str):
             most = {name: last if border.coefficient(name) > 0 else ZERO for name, last in extents.items()}
             least = {name: last if border.coefficient(name) < 0 else ZERO for name, last in extents.items()}
             found |= dict.fromkeys((row - border.substitute(most), border.substitute(least)))
-    known = known_sizes(situation.scop.program, ())
-    open_ = [c for c in found if not _is_positive(c) and c.evaluate(situation.hints) >= 0]
-    return tuple([Guard(c) for c in open_ if not c.is_constant and not _follows(c, known)])
+    open_ = [c for c in found if not c.is_constant and not _is_positive(c) and c.evaluate(situation.hints) >= 0]
+    known = known_sizes(situation.scop.program, ()) if open_ else ()
+    return tuple([Guard(c) for c in open_ if not _follows(c, known)])
 
 
 def _is_positive(expression: Affine) -> bool:
@@ -70,20 +70,26 @@ def _follows(condition: Affine, known: Sequence[Constraint]) -> bool:
         return False
 
 
-def _borders(situation: Situation, inner: AxisClass) -> Iterator[tuple[Statement, set[Affine]]]:
+def _borders(situation: Situation, inner: AxisClass) -> list[tuple[Statement, set[Affine]]]:
     """Per statement where the conditions of its reads and its own begin or cease to hold along `inner`."""
-    for statement in situation.group.statements():
-        along = {f"%{d}" for d, axis in enumerate(situation.classes.statement(statement)) if axis is inner}
-        own = [where for body in statement.body for where in conditions(as_condition(body))]
-        found = set[Affine]()
-        for condition in {w for where in (*own, *[read.where for read in statement.reads]) for w in where}:
-            for name in along & condition.names():
-                factor = condition.coefficient(name)
-                if abs(factor) == 1:
-                    rest = condition - Affine.symbol(name) * factor
-                    found.add(-rest if factor > 0 else rest + 1)
-        if found:
-            yield statement, found
+    if inner.number not in situation.borders:
+        situation.borders[inner.number] = [
+            (statement, found)
+            for statement in situation.group.statements()
+            if (found := set(_borders_of(statement, situation.classes.statement(statement), inner)))
+        ]
+    return situation.borders[inner.number]
+
+
+def _borders_of(statement: Statement, axes: Sequence[AxisClass], inner: AxisClass) -> Iterator[Affine]:
+    along = [f"%{d}" for d, axis in enumerate(axes) if axis is inner]
+    own = [where for body in statement.body for where in conditions(as_condition(body))]
+    for condition in {w for where in (*own, *[read.where for read in statement.reads]) for w in where}:
+        for name in along:
+            factor = condition.coefficient(name)
+            if abs(factor) == 1:
+                rest = condition - Affine.symbol(name) * factor
+                yield -rest if factor > 0 else rest + 1
 
 
 def of_rows(situation: Situation, inner: AxisClass) -> int:

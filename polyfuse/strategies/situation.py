@@ -62,6 +62,11 @@ class Situation:
         return {}
 
     @cached_property
+    def borders(self) -> dict[int, list[tuple[Statement, set[Affine]]]]:
+        """By class where conditions change along it, as far as it is known: several proposals ask (`pieces`)."""
+        return {}
+
+    @cached_property
     def _vectors(self) -> dict[tuple[Affine, bool], int]:
         """What `vector` found, as far as it was asked: every proposal asks."""
         return {}
