@@ -32,6 +32,7 @@ SHAPES: tuple[Shape, ...] = ((64, 64, 16, 4, 4), (32, 32, 32, 2, 2))
 large ones the second where the first leave processors idle."""
 SMALLEST, LARGEST = 16, 128
 """Rows and columns of all results where the depth is dealt to blocks, each of which has all of them."""
+LEAST = 4
 DEPTH, LONG = (32, 16), 2048  # that small and large tiles have of the depth, and the shortest that is dealt
 WAVES = (8, 4, 2, 1)
 """Blocks per multiprocessor then."""
@@ -98,6 +99,9 @@ def _whole_shapes(situation: Situation, c: Contraction) -> list[Shape]:
     rows, columns = (max(SMALLEST, power_above(a.size(situation.hints))) for a in (c.rows, c.columns))
     each = 2 if rows * columns < 1024 else 4 if rows * columns <= 4096 else 8
     depth = DEPTH[rows * columns > 4096]
+    size = max(situation.scop.dtype(value).compute.itemsize for value in c.factors)
+    while depth > LEAST and (rows + columns) * (depth + 1) * size > situation.target.shared_per_block:
+        depth //= 2  # of few rows, a tile is as wide as many columns are
     return [(rows, columns, depth, each, each)] if rows * columns <= LARGEST * LARGEST else []
 
 

@@ -27,6 +27,8 @@ WIDE, TRIPS = 256, 4
 of single elements that are worth it.  300000 rows of 515 float32 with four results: 300 us, 200 in warps."""
 MOST_ROWS, QUARTER = 8, 4
 """Rows of a lane at most, and results of a lane that lie beside those of its neighbour."""
+FULL = 1.1
+"""Times a row that its trips go through at most, where fewer steps of each leave less of the last one idle."""
 APART = 64
 """Bytes of the factors up to which a lane has neighbours by itself.  Lanes that read so far from each other take
 several times as long from the first-level cache: eight results of 16384 rows of 4096 float32 take an H200 308 us at 128
@@ -126,7 +128,11 @@ def _tile(situation: Situation, product: _Product) -> _Tile:
     if product.lying and count * width * size > APART and width > 1:  # lanes beside each other would be too far apart
         beside = power_above(-(-count // QUARTER))
         width = max(1, WORD // size)
-        return _Tile(WIDE // beside, 1, MOST_ROWS, QUARTER, beside, width, QUARTER // width)
+        each, lanes, unroll = -(-count // beside), WIDE // beside, QUARTER // width
+        row = -(-product.inner.size(hints) // (lanes * width))  # in steps of all lanes
+        while unroll > 1 and -(-row // unroll) * unroll > FULL * row:
+            unroll //= 2
+        return _Tile(lanes, 1, MOST_ROWS, each, beside, width, unroll)
     each, groups = power_above(count), WIDE // situation.target.warp
     rows = product.rows.size(hints) / (PER_PROCESSOR * groups * situation.target.processors)  # of a warp
     if product.results is None:
