@@ -409,7 +409,7 @@ def _columns(
         loops=tuple(d.name for d in loops if d in kept),
         guards=(*beside.guards, *along, *trips),
         combines=combines,
-        border=bool(waves) and not cpu and (width if frame is None else 1) * max(situation.long_itemsizes) < WORD,
+        border=cpu or bool(waves) and (width if frame is None else 1) * max(situation.long_itemsizes) < WORD,
     )
 
 
