@@ -350,11 +350,13 @@ def carry_words(threads: int, bits: int, slots: int, dtype: DType) -> int:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """``for $digit in range(extent)``; the extent is affine in sizes and enclosing digits and equal in all threads."""
+    """``for $digit in range(min(extent, until))``; both are affine in sizes and enclosing digits and equal in all
+    threads.  `until`: None where the extent alone counts."""
 
     digit: str
     extent: Affine
     body: tuple[Op, ...]
+    until: Affine | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,8 +172,8 @@ class Execution:
                 self._leave(op, active)
             case Carry():
                 yield from self._carry(op, active)
-            case For(digit, extent, body):
-                yield from self._loop(f"${digit}", extent, body, active)
+            case For():
+                yield from self._loop(op, active)
             case If():
                 yield from self._branch(op, active)
             case Barrier(scope):
@@ -198,8 +198,9 @@ class Execution:
             value = np.where(active, value, self.values[name])
         self.values[name] = value
 
-    def _loop(self, digit: str, extent: Affine, body: Sequence[Op], active: Bools | None) -> Steps:
-        trips = self._affine(extent)
+    def _loop(self, op: For, active: Bools | None) -> Steps:
+        digit, body, trips = f"${op.digit}", op.body, self._affine(op.extent)
+        trips = trips if op.until is None else np.minimum(trips, self._affine(op.until))
         varies = trips.min() != trips.max()
         self.loops.add(digit)
         for k in range(int(trips.max())):

@@ -244,8 +244,8 @@ class _Printer:
                 return Effect(self._leave(op))
             case Carry(name):
                 return self._assign((name,), self._carry(op))
-            case For(digit, extent, body):
-                return self._loop(digit, extent, body)
+            case For():
+                return self._loop(op)
             case If(condition, body, orelse):
                 return Branch(self.expressions.fragment(condition), self.block(body), self.block(orelse))
             case Barrier(scope):
@@ -419,14 +419,15 @@ class _Printer:
         return [s.name for s in self.kernel.slots].index(slot)
 
     # ------------------------------------------------------------------------------------------ structure
-    def _loop(self, digit: str, extent: Affine, body: Sequence[Op]) -> Statement:
+    def _loop(self, op: For) -> Statement:
         indices = self.expressions.indices
-        count = indices.tree(extent)
-        if indices.kind(extent) != INTEGER:
+        ends = [op.extent] if op.until is None else [op.extent, op.until]
+        count = indices.tree(ends[0]) if len(ends) == 1 else Call("minimum", tuple(map(indices.tree, ends)))
+        if any(indices.kind(end) != INTEGER for end in ends):
             count = Call("scalar", (count,))
-        variable = indices.symbols[f"${digit}"].node
+        variable = indices.symbols[f"${op.digit}"].node
         assert isinstance(variable, Name)
-        return Loop(f"${digit}", variable.text, count, self.block(body))
+        return Loop(f"${op.digit}", variable.text, count, self.block(op.body))
 
     def _assign(self, names: Sequence[str], value: Node) -> Assign:
         note = "; ".join(text for name, text in self.kernel.notes if name in names and name not in self.noted)

@@ -11,7 +11,7 @@ concatenation each has its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -46,16 +46,21 @@ class Interior:
 
 
 def interiors(
-    ops: Sequence[ir.Op], schedule: KernelSchedule, program: Program, context: Context
+    ops: Sequence[ir.Op],
+    schedule: KernelSchedule,
+    program: Program,
+    context: Context,
+    decided: Set[Affine] = frozenset(),
 ) -> list[Interior]:
     """The interiors of a kernel, in each of which every mask of `ops` is as in one of the blocks that stand for many:
-    that of the middle one first.
+    that of the middle one first.  `decided`: masks that loops ask for where they are open (`polyfuse.lower.middle`).
 
     None where the middle block decides nothing that the context leaves open.
     """
     in_pieces = IN_PIECES in dict(schedule.parameters)  # which ask once for each row whether it exists
     accesses = [op for op in flatten(ops) if not (in_pieces and isinstance(op, ir.If))]
-    conditions = tuple([c for c in dict.fromkeys(masks(accesses, nested=False)) if _is_of_blocks(c)])
+    asked = dict.fromkeys(masks(accesses, nested=False))
+    conditions = tuple([c for c in asked if _is_of_blocks(c) and c not in decided])
     found: dict[frozenset[Affine], Interior] = {}
     on_cpu = schedule.threads == 1
     for block in _blocks(schedule, program, min(len(conditions), MANY_PIECES) + 1 if on_cpu else 0):
@@ -166,6 +171,11 @@ def ends(condition: Affine, inner: Mapping[str, Digit]) -> _Ends | None:
         least = least.substitute({atom: last if factor < 0 else 0})
         most = most.substitute({atom: last if factor > 0 else 0})
     return _Ends(least, most)
+
+
+def middle_block(schedule: KernelSchedule, program: Program) -> dict[str, int] | None:
+    """The block in the middle, with typical large sizes; None where none are known."""
+    return next(_blocks(schedule, program), None)
 
 
 def _blocks(schedule: KernelSchedule, program: Program, parts: int = 0) -> Iterator[dict[str, int]]:

@@ -9,6 +9,7 @@ from polyfuse.affine import Affine, digit
 from polyfuse.bindings import Layout
 from polyfuse.dtypes import DType
 from polyfuse.lower.context import Context
+from polyfuse.lower.middle import Middle
 from polyfuse.schedule import Digit, Finish, KernelSchedule, LoopNest, Placed, PlaceEntry, SharedBox
 from polyfuse.scop import Scop, Statement
 
@@ -37,6 +38,7 @@ class Environment:
     `sites`: numbers of the statements that check data indices; `rounds`: 16-bit floats round behind every operation,
     but for `wide`, by digest.  `bordering`: this is the body of the few blocks at a border; `leading`: of
     what is left for blocks behind; `unread`: what no statement of this body reads.  `index_bits`: of indices.
+    `middles`: of loops of a core, by their digits; None where they are not known yet.
     """
 
     scop: Scop
@@ -57,6 +59,7 @@ class Environment:
     leading: bool = False
     unread: Set[str] = frozenset()
     index_bits: int = 32
+    middles: Mapping[str, Middle] | None = None
 
     def box(self, value: int) -> SharedBox:
         return next(box for box in self.schedule.shared if box.value == value)

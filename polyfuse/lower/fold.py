@@ -26,8 +26,9 @@ def folded(ops: Sequence[ir.Op]) -> tuple[ir.Op, ...]:
 
 def _operation(op: ir.Op) -> tuple[ir.Op, ...]:
     match op:
-        case ir.For(digit=digit, extent=extent, body=body) if extent.is_constant and extent.constant <= 1:
-            return folded(at_trip(body, digit, Affine.of(0))) if extent.constant == 1 else ()
+        case ir.For(digit=digit, extent=extent, body=body, until=until) if extent.is_constant and extent.constant <= 1:
+            once = folded(at_trip(body, digit, Affine.of(0))) if extent.constant == 1 else ()
+            return once if until is None or not once else folded((ir.If(Inside((until - 1,)), once),))
         case ir.For(body=body):
             return (replace(op, body=folded(body)),)
         case ir.If(condition=condition, body=body, orelse=orelse):

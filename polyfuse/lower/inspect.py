@@ -37,8 +37,10 @@ def parts(op: ir.Op) -> Iterator[Affine | Expr]:
             yield from (left, right)
         case ir.Scan(value=value):
             yield value
-        case ir.For(extent=extent):
+        case ir.For(extent=extent, until=until):
             yield extent
+            if until is not None:
+                yield until
         case ir.If(condition=condition):
             yield condition
         case ir.Elect(group=group, count=count):

@@ -153,7 +153,8 @@ def _changed(op: ir.Op, change: Callable[[Affine], Affine]) -> ir.Op:
             return replace(op, left=term(op.left), right=term(op.right))
         case ir.For():
             body = tuple(_changed(o, change) for o in op.body)
-            return replace(op, extent=change(op.extent), body=body)
+            until = None if op.until is None else change(op.until)
+            return replace(op, extent=change(op.extent), body=body, until=until)
         case ir.If():
             body, orelse = (tuple(_changed(o, change) for o in part) for part in (op.body, op.orelse))
             return replace(op, condition=term(op.condition), body=body, orelse=orelse)

@@ -17,7 +17,8 @@ from polyfuse.lower.common import branches
 from polyfuse.lower.decide import needed, with_outcomes
 from polyfuse.lower.environment import Environment, counter_name, leaves, reduced_loops, result_names
 from polyfuse.lower.idle import with_results
-from polyfuse.lower.inspect import value_references
+from polyfuse.lower.inspect import bound, flatten, value_references
+from polyfuse.lower.middle import Middle, middles
 from polyfuse.lower.moves import copied, get, is_only_copied, load, put, report_unused, store, take
 from polyfuse.lower.peel import at_trip, between_ends, disagree, whole_trips
 from polyfuse.lower.piecewise import in_pieces
@@ -43,16 +44,26 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
     do, for threads that have results alone."""
     items, shared = _until_shares(env)
     body = lower_items(env, items, ())
+    if env.schedule.threads == 1:
+        env, found = _with_middles(env, body)
+        return _split(env, found, lower_items(_of_border(env) if found else env, items, ()), items, shared)
     found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
     if not shared and (some := with_results(body, found, env.schedule, env.scop.program, env.context)):
-        inner = replace(env, context=env.context.assuming(at_least_zero(some)))
-        return (ir.If(Inside(some), _split(inner, items, shared), uniform=False),)
-    return _split(env, items, shared)
+        env = replace(env, context=env.context.assuming(at_least_zero(some)))
+        body = lower_items(env, items, ())
+        found = interiors(body, env.schedule, env.scop.program, env.context)
+        return (ir.If(Inside(some), _split(env, found, body, items, shared), uniform=False),)
+    return _split(env, found, body, items, shared)
 
 
-def _split(env: Environment, items: Sequence[TreeItem], shared: Sequence[TreeItem]) -> tuple[ir.Op, ...]:
-    body = lower_items(env, items, ())
-    found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
+def _split(
+    env: Environment,
+    found: Sequence[Interior],
+    body: tuple[ir.Op, ...],
+    items: Sequence[TreeItem],
+    shared: Sequence[TreeItem],
+) -> tuple[ir.Op, ...]:
+    """The body of each interior, and that of all other blocks."""
     behind = lower_items(env, shared, ())
     if not found or env.schedule.threads == 1:
         body = (*body, *behind)
@@ -66,6 +77,32 @@ def _split(env: Environment, items: Sequence[TreeItem], shared: Sequence[TreeIte
         assert whole is not None, "everything that it reads is there"
         body = branches(Inside(interior.inside), needed((*whole, *behind)), body)
     return body
+
+
+def _with_middles(env: Environment, body: Sequence[ir.Op]) -> tuple[Environment, list[Interior]]:
+    """A core's loops with middles, and interiors for what those do not decide.  Where there are several, as of arrays
+    that are joined, all is asked of blocks: each is a body to compile, and middles would make two of it."""
+    program, context = env.scop.program, env.context
+    inside = interiors(body, env.schedule, program, context) if env.schedule.border else []
+    loops = [op.digit for op in flatten(body) if isinstance(op, ir.For)]
+    if len(inside) > 1 or len(set(loops)) < len(loops):  # rows in pieces have a loop for each already
+        return replace(env, middles={}), inside
+    found = middles(body, env.schedule, program, _handed_on(env), context)
+    decided = frozenset(c for middle in found.values() for c in middle.decided)
+    if inside and decided:
+        inside = interiors(body, env.schedule, program, context, decided)
+    return replace(env, middles=found), inside
+
+
+def _of_border(env: Environment) -> Environment:
+    """Few blocks are at the border of the many: their loops have all masks, so that they are written once."""
+    return replace(env, middles={loop: middle for loop, middle in (env.middles or {}).items() if middle.is_all})
+
+
+def _handed_on(env: Environment) -> frozenset[str]:
+    """What loops hand from one trip to the next."""
+    reductions = [p for p in env.schedule.placed if p.role in ("compute", "total") and reduced_loops(env, p)]
+    return frozenset(name for p in reductions for op in initialise(env, p) for name in bound(op))
 
 
 def _of_interior(env: Environment, items: Sequence[TreeItem]) -> tuple[ir.Op, ...] | None:
@@ -132,7 +169,11 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
     if (parts := in_pieces(env, nest, loops, lower_items)) is not None:
         return parts
     extent = env.schedule.digit(nest.digit).extent
+    if env.schedule.threads == 1 and env.middles is not None and nest.digit in env.middles:
+        return _apart_from_middle(env, nest, loops, env.middles[nest.digit])
     body = lower_items(env, nest.items, (*loops, nest.digit))
+    if env.schedule.threads == 1 and env.middles is None:
+        return [ir.For(nest.digit, extent, body)]
     if nest.digit in env.schedule.ahead:
         return loaded_ahead(env, nest.digit, extent, body)
     if trips := dict(env.schedule.rings).get(nest.digit):
@@ -179,6 +220,30 @@ def _apart_from_ends(
         inside = replace(env, context=env.context.between(nest.digit, first, end))
         ops = with_outcomes(lower_items(inside, nest.items, (*loops, nest.digit)), inside.context)
         parts.append(ir.For(nest.digit, end - first, at_trip(ops, nest.digit, digit(nest.digit) + first)))
+    return parts
+
+
+def _apart_from_middle(
+    env: Environment, nest: LoopNest, loops: tuple[str, ...], middle: Middle
+) -> list[ir.Op]:
+    """A loop of a core in three: what comes before its middle, the middle, without masks, and what comes behind it, as
+    far as there is something to do."""
+    name, extent, implies = nest.digit, env.schedule.digit(nest.digit).extent, env.context.implies
+    trip, zero, parts = digit(name), Affine.of(0), list[ir.Op]()
+    begin, end, done = Affine.of(middle.begin), middle.end, extent if middle.done is None else middle.done
+    for first, last, until in ((zero, begin, end), (begin, extent, end), (end, extent, done)):
+        if last == first or until == first:
+            continue
+        inside = [trip - first, trip, extent - 1 - trip, last - 1 - trip, until - 1 - trip]
+        context = replace(env.context, loops={**env.context.loops, f"${name}": at_least_zero(inside)})
+        own = replace(env, context=context)
+        ops = with_outcomes(lower_items(own, nest.items, (*loops, name)), context)
+        ops = at_trip(needed(ops, _handed_on(env)), name, trip + first)
+        if first == end and not implies(end):
+            ops = (ir.If(Inside((trip + end,)), ops),)  # a block may have no trip in front
+        least = until if implies(last - until) else last
+        rest = None if implies(until - least) else until - first
+        parts.append(ir.For(name, least - first, ops, rest))
     return parts
 
 

@@ -272,8 +272,11 @@ class _Verifier:
         name = f"${op.digit}"
         if name in region.ranges:
             self.refuse(f"the loop digit {op.digit} hides another digit", op)
-        scope.affine(op.extent, frozenset(region.ranges) - self.per_thread)
-        high = interval(op.extent, region.ranges).high
+        highs = []
+        for end in (op.extent, *([] if op.until is None else [op.until])):
+            scope.affine(end, frozenset(region.ranges) - self.per_thread)
+            highs.append(interval(end, region.ranges).high)
+        high = min((h for h in highs if h is not None), default=None)
         inner = {**region.ranges, name: Interval(0, None if high is None else high - 1)}
         self._block(op.body, values, replace(region, ranges=inner))
 
