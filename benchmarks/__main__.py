@@ -21,6 +21,7 @@ from benchmarks.fields import FIELDS
 from benchmarks.layers import LAYERS
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
+from benchmarks.practice import PRACTICE
 from benchmarks.programs import ATOMICS, DRAWN, HELD_OUT, HOST, LENGTHS, PROGRAMS
 from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
@@ -28,7 +29,7 @@ from benchmarks.wide import WIDE
 SETS = {
     **{"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST},
     **{"atomics": ATOMICS, "lengths": LENGTHS, "more": MORE, "wide": WIDE, "one-read": ONE_READ},
-    **{"everyday": EVERYDAY, "surveyed": SURVEYED, "layers": LAYERS, "fields": FIELDS},
+    **{"everyday": EVERYDAY, "surveyed": SURVEYED, "layers": LAYERS, "fields": FIELDS, "practice": PRACTICE},
 }
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 

@@ -13,6 +13,7 @@ from benchmarks.fields import FIELDS
 from benchmarks.layers import LAYERS
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
+from benchmarks.practice import PRACTICE
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
 from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
@@ -37,8 +38,8 @@ def plan_of(program: Program) -> str:
 
 
 def text() -> str:
-    programs = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS, *FIELDS)
-    return "\n".join(map(plan_of, programs))
+    programs = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS)
+    return "\n".join(map(plan_of, (*programs, *FIELDS, *PRACTICE)))
 
 
 if __name__ == "__main__":

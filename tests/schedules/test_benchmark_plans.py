@@ -9,12 +9,13 @@ from benchmarks.fields import FIELDS
 from benchmarks.layers import LAYERS
 from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
+from benchmarks.practice import PRACTICE
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
 from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
 from tests.schedules.benchmark_plans import GOLDEN, plan_of
 
-ALL = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS, *FIELDS)
+ALL = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS, *FIELDS, *PRACTICE)
 KNOWN = dict(part.split(" == ", 1) for part in ("\n" + GOLDEN.read_text()).split("\n== ")[1:])
 
 
