@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.affine import dimension
-from polyfuse.dtypes import bool_, f64, i64
+from polyfuse.dtypes import DType, bool_, f64, i64
 from polyfuse.errors import ArgumentError, DTypeError, ShapeError, UnsupportedError
 from polyfuse.expr import Shape
 from polyfuse.frontends.numpy_like import axes, networks, nodes
@@ -186,7 +186,8 @@ def quantile(
     """
     trace = trace_of(a, q, weights)
     x = lift(trace, a)
-    rows, levels = _rows(x, axis), _levels(x, q, _full)
+    is_short = _skip and x.element.is_float and x.element.itemsize == 2  # how many there are is known to kernels alone
+    rows, levels = _rows(x, axis), _levels(x, q, _full, f64 if is_short else x.element)
     if rows.is_empty:
         raise ShapeError("there is no quantile of no elements", advice="Write np.nan for it where that is wanted.")
     front = levels[(..., *[None] * len(rows.kept))]
@@ -194,12 +195,14 @@ def quantile(
         result = _weighted(rows, x, lift(trace, weights), front, interpolation or method, _skip)
     else:
         result = _unweighted(rows, front, interpolation or method, _skip)
+    result = result.astype(x.dtype) if is_short and lift(trace, q).weak else result
     wanted = [*levels.shape, *rows.values.shape[:-1]]
     return _kept_dims(broadcast_to(result, wanted)[...], rows, keepdims)
 
 
-def _levels(x: Tracer, q: Any, full: float) -> Tracer:
-    """`q` as floats from 0 to 1: Python numbers in the dtype of float arrays, as NumPy has them."""
+def _levels(x: Tracer, q: Any, full: float, dtype: DType) -> Tracer:
+    """`q` as floats from 0 to 1: Python numbers in the dtype of float arrays, as NumPy has them, or in another `dtype`:
+    NumPy rounds places between halves as well, and a kernel does not."""
     if isinstance(q, (bool, int, float, list, tuple, np.ndarray)):
         given = np.asarray(q)
         x.state.read.extend([q] if isinstance(q, np.ndarray) else [])
@@ -207,7 +210,7 @@ def _levels(x: Tracer, q: Any, full: float) -> Tracer:
             raise ArgumentError(f"quantiles lie between 0 and {full:g}", advice=f"This is {q}.")
     levels = lift(x.state, q)
     if levels.weak and x.element.is_float:
-        levels = Tracer(x.state, as_dtype(levels, x.element))
+        levels = Tracer(x.state, as_dtype(levels, dtype))
     elif not levels.element.is_float:
         levels = Tracer(x.state, as_dtype(levels, f64))
     return levels if full == 1 else levels / full

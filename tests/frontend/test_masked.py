@@ -315,3 +315,16 @@ def test_the_length_of_a_selection_is_the_count_of_its_mask() -> None:
         run(lambda x: len(x[x > 0]), np.ones(3))
     with pytest.raises(PolyfuseError, match="mask"):
         run(lambda x: np.sort(x[x > 0]), np.ones(3))
+
+
+@pytest.mark.parametrize("method", ["lower", "higher", "nearest", "linear"])
+@pytest.mark.parametrize("count", [6, 11, 16, 21])
+def test_places_between_halves_are_those_of_numpy(method: Any, count: int) -> None:
+    """0.4 as a half, five times, is less than two: the element before was taken."""
+    x, mask = np.arange(count, dtype="f2"), np.ones(count, dtype=bool)
+    for q in (0.1, 0.3, 0.4, 0.7, 0.9):
+        chosen = run(lambda x, m, q=q: np.quantile(x[m], q, method=method), x, mask)
+        numbers = run(lambda x, q=q: np.nanquantile(x, q, method=method), x)
+        for found in (chosen, numbers):
+            assert found.dtype == np.float16
+            np.testing.assert_allclose(found, np.quantile(x, q, method=method), atol=0.02)
