@@ -74,6 +74,11 @@ def test_nothing_has_no_extreme() -> None:
             pf.jit(function)(np.empty(0))
 
 
+def new() -> float:
+    """A number of which no kernel is stored yet."""
+    return float(np.random.default_rng().random())
+
+
 def test_a_loop_waits_for_what_it_holds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM's own maximum begins with the sign of what is held: shifts, tests and choices that a trip waits for."""
     texts: list[str] = []
@@ -82,9 +87,9 @@ def test_a_loop_waits_for_what_it_holds_alone(monkeypatch: pytest.MonkeyPatch) -
         texts.append(str(module))
         return object_code.object_code(module)
 
-    monkeypatch.setenv("POLYFUSE_CACHE", "off")
+    factor = new()
     monkeypatch.setattr("polyfuse.backends.numba_cpu.fragments.entry.object_code", watched)
-    pf.jit(lambda x: x.max() * 3)(np.random.default_rng(0).standard_normal(300007))
+    pf.jit(lambda x: x.max() * factor)(np.random.default_rng(0).standard_normal(300007))
     loops = [text for text in texts if "llvm.maximum.v16f64" not in text and "fcmp ogt <16 x double>" in text]
     assert loops, "the loop over a share compares what it reads with what it holds"
     assert not any("llvm.masked.load" in text for text in loops)
@@ -98,13 +103,13 @@ def loads_of_eight(monkeypatch: pytest.MonkeyPatch, function: Any) -> int:
         texts.append(str(module))
         return object_code.object_code(module)
 
-    monkeypatch.setenv("POLYFUSE_CACHE", "off")
+    factor = new()
     monkeypatch.setattr("polyfuse.backends.numba_cpu.fragments.entry.object_code", watched)
-    pf.jit(function)(np.ones((301, 1007)))
+    pf.jit(lambda x: function(x) * factor)(np.ones((301, 1007)))
     return sum(text.count("load <16 x double>") for text in texts)
 
 
 def test_loops_of_unknown_length_are_not_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:
     """But those of prefixes are, in which one trip waits for the other."""
-    assert loads_of_eight(monkeypatch, lambda x: x[::-1] * 7) == 1
+    assert loads_of_eight(monkeypatch, lambda x: x[::-1]) <= 2  # and what is left of a row
     assert loads_of_eight(monkeypatch, lambda x: np.cumsum(x, 1)) > 2
