@@ -13,7 +13,6 @@ from polyfuse.cost.prices import price
 from polyfuse.explain.kernels import KernelView
 from polyfuse.target import H200
 
-
 TERMS = "means of 3 x 3 x 3 of every second"
 """27 terms, which windows and elementwise threads take an H200 as long for."""
 
