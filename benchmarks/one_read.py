@@ -79,7 +79,7 @@ ONE_READ: tuple[Program, ...] = (
     Program("suffix sums of 67 million", suffix, (vector(1 << 26),), 1e-4),
     Program("suffix sums of rows of 4096", suffix, (matrix(16384, 4096),), 1e-4),
     Program("prefixes along the middle of 512 x 512 x 513", running, (Input((512, 512, 513)),), 1e-4),
-    Program("margins of 16384 x 4099", margins, (matrix(16384, 4099),), 1e-4),
+    Program("margins of 16384 x 4099", margins, (matrix(16384, 4099),), 1e-3),  # the sum of all nearly cancels
     Program("sums of all, of rows and of columns, taken away", centred_rows, (matrix(16384, 4096),), 1e-4),
     Program("variances of columns f16", spread, (matrix(65536, 2048, "f16"),), SHORT),
     Program("bits u8", bits, (Input((8192, 4096), "u8", below=256),)),

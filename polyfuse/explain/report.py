@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from polyfuse.affine import Affine
-from polyfuse.bindings import is_advisory
+from polyfuse.bindings import Guard, is_advisory
 from polyfuse.explain.analysis import call_seconds
 from polyfuse.explain.kernels import KernelView, by_step, launch_cost
 from polyfuse.explain.memory import memory_lines
@@ -79,8 +79,11 @@ def report(plan: Plan) -> str:
 
 
 def _conditions(plan: Plan) -> list[str]:
-    """What sizes the plan needs, and those besides for which it is faster than others; each is said once."""
-    needed = dict.fromkeys(f"  {guard_text(guard)}" for guard in plan.guards if not is_advisory(guard))
+    """What sizes the plan needs, by its program and its guards, and those besides for which it is faster than others;
+    each is said once."""
+    facts = [Guard(fact) for fact in plan.program.facts]
+    needs = [*facts, *(guard for guard in plan.guards if not is_advisory(guard))]
+    needed = dict.fromkeys(f"  {guard_text(guard)}" for guard in needs)
     advised = dict.fromkeys(f"  {guard_text(guard)}" for guard in plan.guards)
     chosen = [line for line in advised if line not in needed]
     found = (("holds where", needed), ("right elsewhere too, chosen for", chosen))

@@ -259,3 +259,10 @@ def test_unfused_bytes_are_those_of_the_plan_without_fusion() -> None:
 
     loose = pf.jit(function).plan(pf.spec("f64[N, 64]"), target="h200", fuse=False)
     assert "unfused" not in loose.explain()
+
+
+def test_a_plan_says_what_its_program_takes_for_granted() -> None:
+    """Two columns at least, of what is rolled by two: shorter rows have a trace of their own."""
+    plan = pf.jit(lambda x: np.roll(x, -2, axis=1)).plan(pf.spec("f32[H~4096, W~4096]"), target="h200")
+    text = plan.explain()
+    assert "W >= 2" in text[text.index("holds where") :]
