@@ -16,7 +16,7 @@ from polyfuse.lower.chosen import chosen_load
 from polyfuse.lower.common import branches
 from polyfuse.lower.decide import needed, with_outcomes
 from polyfuse.lower.environment import Environment, counter_name, leaves, reduced_loops, result_names
-from polyfuse.lower.idle import with_results
+from polyfuse.lower.idle_threads import with_results
 from polyfuse.lower.inspect import bound, flatten, value_references
 from polyfuse.lower.middle import Middle, middles
 from polyfuse.lower.moves import copied, get, is_only_copied, load, put, report_unused, store, take

@@ -8,7 +8,7 @@ there are.  Sums that wrap in an address do no harm: the address itself fits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from polyfuse.affine import Affine, FloorDiv
@@ -55,7 +55,7 @@ def divided(schedule: KernelSchedule, kernel: Kernel) -> tuple[VolumeGuard, ...]
     for affine in {affine for op in flatten(kernel.body) for part in parts(op) for affine in _affines(part)}:
         for atom, _ in affine.terms:
             if isinstance(atom, FloorDiv) and any(abs(factor) > 1 for _, factor in atom.numerator.terms):
-                reach = _reached(atom.numerator, schedule)
+                reach = _reached(atom.numerator, lambda name: schedule.digit(name[1:]).extent)
                 found |= {} if reach.is_constant else {(reach,): None}
     limit = RANGE - max(PADDING, _padding(schedule))
     return tuple([VolumeGuard(shape, limit) for shape in sorted(found, key=str)])
@@ -65,14 +65,14 @@ def _affines(part: Affine | Expr) -> Iterable[Affine]:
     return [part] if isinstance(part, Affine) else affines(part)
 
 
-def _reached(affine: Affine, schedule: KernelSchedule) -> Affine:
-    """At least the largest magnitude of any part of an expression of digits and sizes."""
+def _reached(affine: Affine, extent: Callable[[str], Affine]) -> Affine:
+    """At least the largest magnitude of any part of an expression of sizes and of names that run below an `extent`."""
     found = Affine.of(abs(affine.constant))
     for atom, factor in affine.terms:
         if isinstance(atom, FloorDiv):
-            part = _reached(atom.numerator, schedule).ceildiv(atom.denominator)
+            part = _reached(atom.numerator, extent).ceildiv(atom.denominator)
         else:
-            part = schedule.digit(atom[1:]).extent if atom[0] == "$" else Affine.symbol(atom)
+            part = extent(atom) if atom[0] in "$%" else Affine.symbol(atom)
         found += part * abs(factor)
     return found
 
@@ -116,8 +116,13 @@ def _extents(chosen: list[Choice]) -> Iterator[Shape]:
     for choice in chosen:
         assert choice.group is not None
         for statement in choice.group.statements():
-            reaches = [_reach(affine, statement) for affine in _positions(statement)]
+            extent_of = _axis_extents(statement)
+            reaches = [_reached(affine, extent_of) for affine in _positions(statement)]
             yield from (_in_full((extent,), choice.group.scop) for extent in (*statement.extents, *reaches))
+
+
+def _axis_extents(statement: Statement) -> Callable[[str], Affine]:
+    return lambda name: statement.extents[int(name[1:])]
 
 
 def _positions(statement: Statement) -> Iterator[Affine]:
@@ -132,18 +137,6 @@ def _positions(statement: Statement) -> Iterator[Affine]:
             case Apply(operands=operands):
                 pending += operands
     yield from (affine for read in statement.reads for affine in read.where)
-
-
-def _reach(affine: Affine, statement: Statement) -> Affine:
-    """At least the largest magnitude of any part of a position."""
-    found = Affine.of(abs(affine.constant))
-    for atom, factor in affine.terms:
-        if isinstance(atom, FloorDiv):
-            part = _reach(atom.numerator, statement).ceildiv(atom.denominator)
-        else:
-            part = statement.extents[int(atom[1:])] if atom[0] == "%" else Affine.symbol(atom)
-        found += part * abs(factor)
-    return found
 
 
 def _in_full(shape: Shape, scop: Scop) -> Shape:

@@ -206,8 +206,9 @@ class Variants:
         keys = [(code, plan.target, plan.options, backend.name) for code in codes]
         new = {key: launch for key, launch in zip(keys, plan.launches, strict=True) if key not in self._kernels}
         with rarely_collected():
-            self._kernels |= dict(zip(new, _compiled(list(new.values()), plan, backend), strict=True))
-        self.counts.compilations += len(new)
+            kernels, made = _compiled(list(new.values()), plan, backend)
+        self._kernels |= dict(zip(new, kernels, strict=True))
+        self.counts.compilations += made
         return Ready(plan, tuple(self._kernels[key] for key in keys), backend)
 
     def _stored(self, key: PlanKey, sizes: Mapping[str, int], backend: Backend) -> Ready | None:
@@ -296,17 +297,18 @@ def _differs_in_contents(a: Variant, b: Variant) -> bool:
     return of_sizes and a.traced.fixed == b.traced.fixed and a.watch.differs_in_contents(b.watch)
 
 
-def _compiled(launches: Sequence[Launch], plan: Plan, backend: Backend) -> list[Compiled]:
-    """Kernels for `launches`, several at a time where that is faster."""
+def _compiled(launches: Sequence[Launch], plan: Plan, backend: Backend) -> tuple[list[Compiled], int]:
+    """Kernels for `launches`, several at a time where that is faster, and how many were compiled for them."""
     if len(launches) > 1:
         jobs = [backend.job(launch, plan) for launch in launches]
         found = [job for job in jobs if job is not None]
         if len(found) == len(jobs):
             from polyfuse.run.jobs import run_jobs  # processes and pipes, which few programs need
 
-            made = zip(launches, run_jobs(found), strict=True)
-            return [backend.load(launch, plan, data) for launch, data in made]
-    return [backend.compile(launch, plan) for launch in launches]
+            made = run_jobs(found)
+            kernels = [backend.load(launch, plan, data) for launch, data in zip(launches, made, strict=True)]
+            return kernels, len({id(data) for data in made})  # alike ones share theirs
+    return [backend.compile(launch, plan) for launch in launches], len(launches)
 
 
 def pattern(key: tuple[Any, ...], leaves: Sequence[Leaf]) -> tuple[Any, ...]:

@@ -32,8 +32,8 @@ SHAPES: tuple[Shape, ...] = ((64, 64, 16, 4, 4), (32, 32, 32, 2, 2))
 large ones the second where the first leave processors idle."""
 SMALLEST, LARGEST = 16, 128
 """Rows and columns of all results where the depth is dealt to blocks, each of which has all of them."""
-LEAST = 4
 DEPTH, LONG = (32, 16), 2048  # that small and large tiles have of the depth, and the shortest that is dealt
+LEAST = 4  # of the depth, where rows or columns are so many that shared memory has no room for more
 WAVES = (8, 4, 2, 1)
 """Blocks per multiprocessor then."""
 EARLY = 16

@@ -16,7 +16,7 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.batches import Dealt, deal
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.frames import VECTOR, Frame, frame
+from polyfuse.strategies.frames import VECTOR, WORD, Frame, frame
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.row_shape import framed_bucket
 from polyfuse.strategies.situation import (
@@ -57,7 +57,7 @@ FEW_ROWS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 IN_COLUMNS, COLUMN_THREADS = (32, 64), 128
 """Words of them in a thread at most, and threads of a block.  Softmax over the middle of 5000 x 7 x 2500 float32 takes
 an H200 168 us so, 268 in panels of 32 threads with eight rows; of 16 x 21 x 512 x 512 170, 193 in panels of 64."""
-SECTOR, WORD = 32, 4
+SECTOR = 32
 """Bytes of memory that a row of a plane fills with those of the next results, in the same block: of channels that lie
 behind each other, a block for each group reads parts of sectors, and another one the rest.  Means and deviations of
 groups of 8 of 256 channels of 64 x 56 x 56 bfloat16 take an H200 141 us so, 101 with two groups in a block; of 4 of 128

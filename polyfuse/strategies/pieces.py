@@ -33,7 +33,8 @@ ALONE = 32 * 1024
 
 MASKED = 3.0
 """Times that reading and choosing one of several pieces takes, masked, of what the wanted one takes by itself: 40
-arrays of 5000 float64 took two cores 0.84 ms in blocks of 4096, one core 0.05 in pieces."""
+arrays of 5000 float64 took two cores twenty times as long in blocks of 4096 as one core in pieces
+(benchmarks/results/cpu_pieces.json)."""
 BLOCK = 4096  # elements of those, see `pointwise`
 
 

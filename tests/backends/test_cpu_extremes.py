@@ -79,8 +79,8 @@ def new() -> float:
     return float(np.random.default_rng().random())
 
 
-def test_a_loop_waits_for_what_it_holds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LLVM's own maximum begins with the sign of what is held: shifts, tests and choices that a trip waits for."""
+def code_of(monkeypatch: pytest.MonkeyPatch, function: Any, x: Any) -> list[str]:
+    """The optimised code of all kernels of a multiple of a function's result."""
     texts: list[str] = []
 
     def watched(module: Any) -> bytes:
@@ -89,7 +89,13 @@ def test_a_loop_waits_for_what_it_holds_alone(monkeypatch: pytest.MonkeyPatch) -
 
     factor = new()
     monkeypatch.setattr("polyfuse.backends.numba_cpu.fragments.entry.object_code", watched)
-    pf.jit(lambda x: x.max() * factor)(np.random.default_rng(0).standard_normal(300007))
+    pf.jit(lambda x: function(x) * factor)(x)
+    return texts
+
+
+def test_a_loop_waits_for_what_it_holds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM's own maximum begins with the sign of what is held: shifts, tests and choices that a trip waits for."""
+    texts = code_of(monkeypatch, lambda x: x.max(), np.random.default_rng(0).standard_normal(300007))
     loops = [text for text in texts if "llvm.maximum.v16f64" not in text and "fcmp ogt <16 x double>" in text]
     assert loops, "the loop over a share compares what it reads with what it holds"
     assert not any("llvm.masked.load" in text for text in loops)
@@ -97,16 +103,7 @@ def test_a_loop_waits_for_what_it_holds_alone(monkeypatch: pytest.MonkeyPatch) -
 
 def loads_of_eight(monkeypatch: pytest.MonkeyPatch, function: Any) -> int:
     """Loads of a register of eight float64 in the code of a function of rows."""
-    texts: list[str] = []
-
-    def watched(module: Any) -> bytes:
-        texts.append(str(module))
-        return object_code.object_code(module)
-
-    factor = new()
-    monkeypatch.setattr("polyfuse.backends.numba_cpu.fragments.entry.object_code", watched)
-    pf.jit(lambda x: function(x) * factor)(np.ones((301, 1007)))
-    return sum(text.count("load <16 x double>") for text in texts)
+    return sum(text.count("load <16 x double>") for text in code_of(monkeypatch, function, np.ones((301, 1007))))
 
 
 def test_loops_of_unknown_length_are_not_unrolled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,8 @@ def emit_sign(builder: Builder, dtype: Element, x: Value) -> Value:
 def _ordered_extremum(builder: Builder, largest: bool, held: Value, x: Value) -> Value:
     """IEEE 754's maximum or minimum, for which 0.0 is more than -0.0, where a loop waits for `held`: all that is asked
     of `x` alone is known before.  LLVM's own expansion orders the two by the sign of `held` first, and asks whether
-    what it has then is a NaN: the largest of 4 million float32 took two cores of an EPYC with AVX-512 0.51 ms, 0.20 so.
+    what it has then is a NaN: two cores of an EPYC with AVX-512 took more than twice as long for the largest of 4
+    million float32 (benchmarks/results/cpu_extremes.json).
 
     x > held ? x : held, held where one is no number; with the sign of +0.0 where x is that, since nothing less is left;
     x where it is no number.

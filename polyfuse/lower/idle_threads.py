@@ -23,6 +23,7 @@ MOST_INSIDE = 0.75
 """Of all blocks, up to which threads without results are asked for: one of few blocks at a border does not pay for a
 branch that threads of one warp may take differently."""
 SAMPLES = 64
+"""Blocks along a digit that are looked at, where it has more."""
 ALONE = (ir.Let, ir.Load, ir.Take, ir.Store, ir.Reduce)
 """What a thread does without any other."""
 
