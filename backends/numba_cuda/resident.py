@@ -9,10 +9,11 @@ blocks that each run through a loop: variances over 1500 between, 550 blocks of 
 
 ptxas is a process of its own, and takes about as long as all that comes before it.  Where blocks share a reduction, the
 bound that they need is assembled first if registers will probably not do without: it often tells all.  For threads that
-wait, the first version tells which bound to ask for.  What will probably be asked for next is begun beside the first
-version where processors are idle (`probable`, `others`, `looser`), and dropped if it is not.  Of 20 kernels of
-benchmark programs that wait and had a second version, 12 asked for the first of these, 6 for the second and 2 for the
-third.
+wait, the first version tells which bound to ask for.  What a version has in memory tells as well which others will have
+some for certain: they are left out, and so is a first one that hundreds of registers are missing for.  What will
+probably be asked for next is begun beside the first version where processors are idle (`probable`, `others`, `looser`),
+and dropped if it is not.  Of 20 kernels of benchmark programs that wait and had a second version, 12 asked for the
+first of these, 6 for the second and 2 for the third.
 """
 
 from __future__ import annotations
@@ -67,9 +68,12 @@ def assembled(
             versions.begin(*probable(kernel, target)[:idle])
             return denser(assemble(kernel), target, versions)
         if guessed:
-            versions.begin(*looser(kernel, target)[:idle])
+            fewer = looser(kernel, target)
+            if fewer and _missing(kernel, target, least) > HOPELESS:
+                return roomier(versions(fewer[0]), target, versions)
+            versions.begin(*fewer[:idle])
         found = assemble(kernel)
-        found = roomier(found, versions) if guessed else found
+        found = roomier(found, target, versions) if guessed else found
         return in_one_wave(found, target, wave, versions)
     finally:
         versions.drop()
@@ -84,15 +88,18 @@ def probable(kernel: CompiledKernel, target: Target) -> tuple[int, ...]:
     return tuple([b for b in found if bounds and kernel.minimum_blocks < b <= _most(kernel, target)])
 
 
-SPILLED, FAR = 160, 5
+SPILLED = 160
 """Bytes that the threads of all blocks of a processor, one of each, may have in memory for want of registers: a block
 less costs more where they are few.  On an H100, by blocks that there are registers for, and bytes of one thread: a step
 of shallow water that is rolled, 36 million cells, 422 us in 6 (652), 410 in 5 (440), 377 in 4 (48), 352 in 3 (0);
 padding by a roll 205 in 6 (28), 187 in 5 (0); Gray and Scott's step 140 in 4 (76), 137 in 3 (32), 150 in 2 (0); two
 kernels of such steps 293 in 4 and 5 (76, 420), 273 in 3 (32, 24), 298 in 2 (0); a step of Life that is rolled, 100
 million bytes, 145 in 6 (444), 147 in 4 (32), 179 in 3 (56), 247 in 2 (0), of rows of 10004 125 in 6 (180), 148 in 4
-(40), 173 in 3 (12), 231 in 2 (0).  And times as many, from which two
-blocks less are next."""
+(40), 173 in 3 (12), 231 in 2 (0)."""
+
+SURE = 0.85
+"""Of the registers that a version took and its words in memory, with less of which another one spills for certain.  Of
+8 kernels of benchmark programs that did, those without a word in memory took 0.87 to 1.04 of that many."""
 
 
 LITTLE = 4
@@ -117,18 +124,18 @@ def looser(kernel: CompiledKernel, target: Target) -> tuple[int, ...]:
     blocks = kernel.minimum_blocks
     if blocks <= 2 or not _BOUND.search(kernel.ptx) or not _will_spill(kernel, target, blocks):
         return ()
-    return tuple(dict.fromkeys((max(2, blocks - 2), blocks - 1)))
+    fit = next((b for b in range(blocks - 1, 2, -1) if not _will_spill(kernel, target, b)), 2)
+    return tuple(dict.fromkeys((max(2, fit - 1), fit)))
 
 
-def roomier(kernel: CompiledKernel, bounded: Bounded) -> CompiledKernel:
+def roomier(kernel: CompiledKernel, target: Target, bounded: Bounded) -> CompiledKernel:
     """`kernel`, which is assembled, or the same with registers for fewer blocks, two at least, where it spills with
     those that it was asked to have registers for: what its blocks in the middle need was underestimated."""
     while kernel.minimum_blocks > 2 and kernel.resources is not None:
-        spilled = kernel.resources.spilled_bytes * kernel.minimum_blocks
-        if spilled <= SPILLED:
+        if kernel.resources.spilled_bytes * kernel.minimum_blocks <= SPILLED:
             break
-        fewer = 2 if spilled > FAR * SPILLED else 1  # each takes as long as all of the compiler before it
-        kernel = bounded(max(2, kernel.minimum_blocks - fewer))
+        fewer = range(kernel.minimum_blocks - 1, 2, -1)
+        kernel = bounded(next((blocks for blocks in fewer if not _spills_like(kernel, target, blocks)), 2))
     return kernel
 
 
@@ -155,8 +162,16 @@ def in_one_wave(kernel: CompiledKernel, target: Target, blocks: int, bounded: Bo
 def at_once(kernel: CompiledKernel, target: Target, blocks: int, bounded: Bounded) -> CompiledKernel:
     """`kernel`, which is assembled, or the same with fewer registers and room for `blocks`, or for as many of them as
     spill nothing."""
+    tried: list[CompiledKernel] = []
+
+    def noted(wanted: int) -> CompiledKernel:
+        tried.append(bounded(wanted))
+        return tried[-1]
+
     for wanted in range(blocks, _resident(kernel, target), -1):
-        other = _with_room(kernel, target, wanted, bounded)
+        if any(_spills_like(other, target, wanted) for other in tried):
+            continue
+        other = _with_room(kernel, target, wanted, noted)
         if other is not kernel:
             return other
     return kernel
@@ -169,8 +184,11 @@ def crowded(
     with room for all blocks that spills next to nothing.  If they fit without a bound as well, that one is hardly
     another: of 4 kernels of benchmark programs where they do or nearly do, it takes 2 to 8 registers more.
     `expected`: blocks that probably fit without."""
-    for wanted in range(min(blocks, _most(kernel, target)), expected, -1):
-        if _missing(kernel, target, wanted) > HOPELESS:
+    other = None
+    for wanted in range(min(blocks, _most(kernel, target)), 1, -1):
+        if wanted <= expected and (other is None or _words(other) <= _registers(kernel, target, expected)):
+            break
+        if _missing(kernel, target, wanted) > HOPELESS or other and _spills_like(other, target, wanted):
             continue
         other = bounded(wanted)
         found = other.resources
@@ -220,9 +238,26 @@ def _will_spill(kernel: CompiledKernel, target: Target, blocks: int) -> bool:
     return _missing(kernel, target, blocks) > 0
 
 
+def _spills_like(kernel: CompiledKernel, target: Target, blocks: int) -> bool:
+    """Whether registers for so many blocks are too few for certain, by what `kernel`, which is assembled, took."""
+    found = kernel.resources
+    there = _registers(kernel, target, blocks)
+    return found is not None and found.local_bytes > 0 and there < SURE * _words(kernel)
+
+
+def _words(kernel: CompiledKernel) -> int:
+    """What a thread of a kernel, which is assembled, holds in registers and in memory."""
+    return kernel.resources.registers + kernel.resources.local_bytes // 4 if kernel.resources else 0
+
+
+def _registers(kernel: CompiledKernel, target: Target, blocks: int) -> int:
+    """Registers that so many blocks leave a thread."""
+    return target.registers_per_processor // (blocks * kernel.threads)
+
+
 def _missing(kernel: CompiledKernel, target: Target, blocks: int) -> int:
     """Registers of a thread that values need at once beyond those that so many blocks leave it."""
-    return pressure(kernel.ptx) - target.registers_per_processor // (blocks * kernel.threads)
+    return pressure(kernel.ptx) - _registers(kernel, target, blocks)
 
 
 _BOUND = re.compile(r"^\.minnctapersm \d+$", re.MULTILINE)

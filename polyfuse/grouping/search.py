@@ -25,7 +25,7 @@ from polyfuse.grouping.pack import pack
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.queue import Queue
 from polyfuse.grouping.rules import Judge, Rules
-from polyfuse.grouping.settle import settle
+from polyfuse.grouping.settle import WORTH, settle
 from polyfuse.grouping.shake import shake
 from polyfuse.grouping.stretches import join_stretches
 from polyfuse.grouping.whole import is_narrow, whole
@@ -33,8 +33,9 @@ from polyfuse.grouping.why import sharing, storing
 from polyfuse.verdict import LEGAL, Verdict
 
 ROUNDS = 12  # shakes of a small program
-VAIN = 3  # rounds one after another that win less than one part in WORTH, after which no further one is shaken
-WORTH = 1000
+FINE = 1000  # see `settle`: of kernels that are there, for which no other search is made
+VAIN = 3  # rounds one after another that win less than one part in WON, after which no further one is shaken
+WON = 1000
 VAIN_WORK = 400
 """Work of such rounds after which no further one is shaken, either: 40 ms.  On random programs of 7 to 10 statements as
 users write them the second and third such round win less than one part in a million."""
@@ -117,7 +118,7 @@ class Grouping:
         queue = self._queue(self._rules, allowance(len(self.kernels), self._costs.work, None))
         for number in sorted(queue.state.kernels):
             queue.offer_around(number)
-        queue.drain()
+        _converge(queue, set(), FINE)
         return replace(_result(queue, self.unmet, self._effort, self._left), _is_settled=True)
 
     def shaken(self, effort: int | None = None, granted: int | None = None) -> Grouping:
@@ -241,7 +242,7 @@ def _shake_often(queue: Queue, done: set[int], effort: int | None) -> None:
     for queue.salt in range(1, rounds + 1):
         before = queue.state.total()
         shake(queue, done, limit)
-        if (before - queue.state.total()) * WORTH >= before:
+        if (before - queue.state.total()) * WON >= before:
             vain, start = 0, queue.work
             continue
         vain += 1
@@ -256,11 +257,11 @@ def _is_narrow(state: Partition) -> bool:
     return is_narrow(state.costs, state.total(), pinned, inputs)
 
 
-def _converge(queue: Queue, done: set[int]) -> None:
+def _converge(queue: Queue, done: set[int], worth: int = WORTH) -> None:
     queue.drain()
     before = -1
     while before != (before := queue.state.total()):
-        settle(queue, done)
+        settle(queue, done, worth)
         pack(queue)
 
 

@@ -10,20 +10,21 @@ from polyfuse.grouping.queue import NEAR, Queue, Trial
 
 MOST = 2 * NEAR  # roots of a kernel, and neighbours of it, that are tried
 INNER = 32  # values on the way of a kernel that are tried
-WORTH = 100  # parts of what the kernels of a move take, of which it is to win one at least
+WORTH = 100  # see `settle`
 TRIED = 4
 """Moves of a kernel that are priced before the best of them is made: of ten of a cross-entropy of rows of 50257 the
 first won 4.5 us, the next two 4.3 and 4.2, and the others nothing."""
 
 
-def settle(queue: Queue, done: set[int]) -> None:
-    """Try the kernels that are not in `done` (numbers are never reused) until no root wants to move."""
+def settle(queue: Queue, done: set[int], worth: int = WORTH) -> None:
+    """Try the kernels that are not in `done` (numbers are never reused) until no root wants to move.  `worth`: parts
+    of what the kernels of a move take, of which it is to win one at least."""
     state = queue.state
     while todo := (set(state.kernels) if queue.window is None else queue.window) - done:
         for number in sorted(todo, key=state.names.__getitem__):
             if number in state.kernels:
                 done.add(number)
-                best = _best(queue, number)
+                best = _best(queue, number, worth)
                 if best is not None:
                     queue.make(*best)
                     queue.drain()
@@ -37,13 +38,13 @@ def neighbours(state: Partition, number: int) -> set[int]:
     return found
 
 
-def _best(queue: Queue, number: int) -> tuple[Move, Trial] | None:
+def _best(queue: Queue, number: int, worth: int) -> tuple[Move, Trial] | None:
     """The move that wins most; those that are hoped to win most are priced first."""
     best: tuple[Move, Trial] | None = None
     promising = [move for move in _moves(queue, number) if queue.bound(move) > 0]
     hopes = [(-queue.hoped(move), index, move) for index, move in enumerate(promising)]
     for hope, _, move in sorted(hopes, key=lambda found: found[:2])[:TRIED]:
-        least = best[1].gain if best else _worthless(queue, move)
+        least = best[1].gain if best else _worthless(queue, move, worth)
         if -hope <= least:
             continue
         trial = queue.weighed(move, -hope)
@@ -52,9 +53,9 @@ def _best(queue: Queue, number: int) -> tuple[Move, Trial] | None:
     return best
 
 
-def _worthless(queue: Queue, move: Move) -> int:
+def _worthless(queue: Queue, move: Move, worth: int) -> int:
     """What a move may win and not be made."""
-    return sum([queue.state.kernels[k].time for k in move.old]) // WORTH
+    return sum([queue.state.kernels[k].time for k in move.old]) // worth
 
 
 def _moves(queue: Queue, number: int) -> Iterator[Move]:

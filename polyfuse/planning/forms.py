@@ -183,7 +183,7 @@ def by_where_rows_begin(
             slow = kernel.time > TORN_COLUMNS * costs.floor(kernel.roots, kernel.loads)
             cuts |= _by_where_they_begin(costs, costs.choice(kernel.body, kernel.roots, kernel.loads), slow)
     what = f"{len(cuts)} sums by where rows begin"
-    return _cheaper_cut(costs, grouping, layouts, cuts, what, is_known=True)
+    return _cheaper_cut(costs, grouping, layouts, cuts, what, is_settled=True)
 
 
 def outer_axes_first(
@@ -212,17 +212,18 @@ def _cheaper_cut(
     layouts: tuple[Layout, ...],
     cuts: Mapping[bytes, split.Cut],
     what: str,
-    is_known: bool = False,
+    is_settled: bool = False,
 ) -> tuple[ProgramCosts, Grouping]:
-    """The cheaper of a program and the one whose sums are cut, if any are.  `is_known`: its kernels are those that
-    there are, but for first stages."""
+    """The cheaper of a program and the one whose sums are cut, if any are: its kernels are those that there are, first
+    stages apart, and, unless it `is_settled`, what moves of these win."""
     if not cuts:
         return costs, grouping
     if granted(costs.options, grouping.spent) == 0:
         return costs, replace(grouping, unweighed=grouping.unweighed + 1)
     staged = split.in_two_stages(costs.scop.program, cuts)
     others = other_form(costs, staged.program, layouts)
-    known = _staged(costs, grouping, others, staged) if is_known else None
+    known = _staged(costs, grouping, others, staged)
+    known = known if known is None or is_settled else known.improved()
     return _cheaper(costs, grouping, others, what, known=known)
 
 

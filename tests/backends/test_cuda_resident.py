@@ -341,7 +341,8 @@ def test_ptxas_takes_large_pages_beside_what_the_user_sets(tmp_path: Path, monke
 def test_kernels_that_spill_get_registers_for_fewer_blocks() -> None:
     from polyfuse.backends.numba_cuda.resident import roomier
 
-    kernel = replace(compiled(softmax, "f32[N~16384, 4096]"), minimum_blocks=6, resources=Resources(80, 300, 652))
+    kernel = replace(compiled(softmax, "f32[N~16384, 4096]"), threads=128, minimum_blocks=6)
+    kernel = replace(kernel, resources=Resources(80, 200, 652))
     spilled = {5: 440, 4: 48, 3: 32, 2: 0}
     asked: list[int] = []
 
@@ -349,12 +350,53 @@ def test_kernels_that_spill_get_registers_for_fewer_blocks() -> None:
         asked.append(blocks)
         return replace(kernel, minimum_blocks=blocks, resources=Resources(80, 0, spilled[blocks]))
 
-    assert roomier(kernel, bounded).minimum_blocks == 3
-    assert asked == [4, 3]
+    assert roomier(kernel, H200, bounded).minimum_blocks == 3
+    assert asked == [4, 3]  # 96 registers for five are far less than the 130 words that there are
     two = replace(kernel, minimum_blocks=2)  # where they wait for each other, two are wanted whatever it takes
-    assert roomier(two, bounded) is two
+    assert roomier(two, H200, bounded) is two
     fine = replace(kernel, resources=Resources(80, 0, 0))
-    assert roomier(fine, bounded) is fine
+    assert roomier(fine, H200, bounded) is fine
+    far = replace(kernel, resources=Resources(80, 1000, 2000))
+    assert roomier(far, H200, bounded).minimum_blocks == 2 and asked[2:] == [2]
+
+
+def test_bounds_that_spill_for_certain_by_what_another_took_are_not_assembled() -> None:
+    """A focal loss was assembled for four blocks of 256, which had 288 bytes of a thread in memory, for three and two.
+    """
+    from polyfuse.backends.numba_cuda.resident import at_once, crowded
+
+    kernel = replace(compiled(column_sum, "f32[200000, 1024]"), threads=256, shared_bytes=0)
+    kernel = replace(kernel, resources=Resources(167, 0, 0))
+    for local, bounds in ((288, [4, 2]), (32, [4, 3, 2])):
+        for find in (lambda b: at_once(kernel, H200, 4, b), lambda b: crowded(kernel, H200, 4, 1, b)):
+            asked: list[int] = []
+
+            def bounded(blocks: int, asked: list[int] = asked, local: int = local) -> CompiledKernel:
+                asked.append(blocks)
+                found = Resources(256 // blocks, local, local) if blocks > 2 else Resources(128, 0, 0)
+                return replace(kernel, minimum_blocks=blocks, resources=found)
+
+            made = find(bounded)
+            assert made is not None and made.minimum_blocks == 2 and asked == bounds
+
+
+def test_a_guess_that_misses_hundreds_of_registers_is_not_assembled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of Cahn and Hilliard's equation was, for five blocks, and had 1,544 bytes of a thread in memory."""
+    from polyfuse.backends.numba_cuda import resident
+
+    plain = replace(compiled(column_sum, "f32[200000, 1024]"), threads=128, minimum_blocks=5, shared_bytes=0)
+    began = list[int]()
+
+    def stand_in(given: CompiledKernel) -> CompiledKernel:
+        began.append(given.minimum_blocks)
+        return replace(given, resources=Resources(96, 0, 0))
+
+    monkeypatch.setattr(resident, "assemble", stand_in)
+    left = H200.registers_per_processor // (5 * plain.threads)
+    for missing, first in ((resident.HOPELESS, 5), (resident.HOPELESS + 1, 2)):
+        monkeypatch.setattr(resident, "pressure", lambda _, needed=left + missing: needed)
+        resident.assembled(plain, H200, waits=False, blocks=0, guessed=True)
+        assert began.pop() == first and not began
 
 
 def shallow(h: Any, u: Any, v: Any) -> Any:
