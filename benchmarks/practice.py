@@ -259,7 +259,9 @@ def quaternion_products(xp: Namespace, p: Array, q: Array) -> Array:
 
 
 def inverses(xp: Namespace, m: Array) -> Array:
+    """Of matrices with a large diagonal: others are near singular ones, whose inverses have no digits."""
     a, b, c, d, e, f, g, h, i = (m[:, r, s] for r in range(3) for s in range(3))
+    a, e, i = a + 9, e + 9, i + 9
     x, y, z = e * i - f * h, f * g - d * i, d * h - e * g
     rows = [x, c * h - b * i, b * f - c * e, y, a * i - c * g, c * d - a * f, z, b * g - a * h, a * e - b * d]
     return xp.stack(rows, -1) / (a * x + b * y + c * z)[:, None]

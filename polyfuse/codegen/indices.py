@@ -45,11 +45,13 @@ Places = tuple[int, int, int]
 @dataclass(frozen=True, slots=True)
 class Indices:
     """Prints affine expressions; `bases` are subexpressions that have a name, tried largest first.  `settled`: where
-    conditions need not be asked for."""
+    conditions need not be asked for.  `threads`: the thread digits and their strides, where there are several, which
+    together are ``$t``."""
 
     symbols: Mapping[str, Symbol]
     bases: tuple[tuple[Affine, Hoist], ...] = ()
     settled: Mapping[Affine, Places] = field(default_factory=dict)
+    threads: tuple[tuple[str, int], ...] = ()
 
     # ------------------------------------------------------------------------------------------ kinds
     def kind(self, affine: Affine) -> int:
@@ -164,9 +166,17 @@ class Indices:
                 if all(rest.coefficient(atom) == sign * factor for atom, factor in base.terms):
                     parts.append((sign, hoist))
                     rest = rest - base * sign
-        parts.extend((factor, atom) for atom, factor in rest.terms)
+        parts.extend((factor, atom) for atom, factor in self._with_whole_threads(rest).terms)
         parts.sort(key=lambda part: self._order(part[1]))
         return [p for p in parts if p[0] > 0], [(-f, a) for f, a in parts if f < 0], constant
+
+    def _with_whole_threads(self, affine: Affine) -> Affine:
+        """The same where thread digits that count the threads of a block are one: ``9*r + c`` as ``thread()``."""
+        factor = affine.coefficient(self.threads[0][0]) // self.threads[0][1] if self.threads else 0
+        if not factor or any(affine.coefficient(name) != factor * stride for name, stride in self.threads):
+            return affine
+        counted = Affine(tuple((name, factor * stride) for name, stride in self.threads))
+        return affine - counted + Affine((("$t", factor),))
 
     def _order(self, part: Atom | Remainder | Hoist) -> tuple[int, str]:
         match part:

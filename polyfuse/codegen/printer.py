@@ -35,7 +35,7 @@ from polyfuse.codegen.language import dtype_text
 from polyfuse.codegen.literals import literal
 from polyfuse.codegen.names import Namer, function_name
 from polyfuse.codegen.statements import Assign, Branch, Effect, Loop, Statement, lines
-from polyfuse.codegen.symbols import symbol_table, with_bases
+from polyfuse.codegen.symbols import symbol_table, thread_strides, with_bases
 from polyfuse.codegen.tiles import Layout, TileTable
 from polyfuse.codegen.tree import Call, Items, Literal, Name, Node, text
 from polyfuse.kernel import (
@@ -147,7 +147,8 @@ def _operations(
     scalars = frozenset(p.name for p in kernel.parameters if isinstance(p, ScalarParameter))
     values = {n: names[n] for n in scalars} | {n: namer.fresh(n) for n in bound_names(kernel.body)}
     memory = memories(kernel)
-    indices = with_bases(Indices(symbol_table(kernel, names, namer, first)), kernel, memory)
+    indices = Indices(symbol_table(kernel, names, namer, first), threads=thread_strides(kernel))
+    indices = with_bases(indices, kernel, memory)
     expressions = Expressions(kernel, value_types(kernel), indices, values, scalars, _has_cuts(kernel.body))
     printer = _Printer(kernel, expressions.types, expressions, Linearizer(expressions, memory), names, tiles)
     return printer.block(kernel.body)

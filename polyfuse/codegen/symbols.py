@@ -147,7 +147,15 @@ def with_bases(indices: Indices, kernel: Kernel, memory: dict[str, Memory]) -> I
     largest_first = sorted(bases.items(), key=lambda item: -len(item[0].terms))
     axes = {slot.name: axis for axis, slot in enumerate(kernel.slots)}
     settled = {s.condition: (axes[s.slot], s.first, s.stop) for s in kernel.settled}
-    return Indices(indices.symbols, tuple(largest_first), settled)
+    return Indices(indices.symbols, tuple(largest_first), settled, indices.threads)
+
+
+def thread_strides(kernel: Kernel) -> tuple[tuple[str, int], ...]:
+    """The thread digits and their strides, where there are several, of which each count is the stride of the next."""
+    digits = sorted(kernel.digits, key=lambda d: d.stride)
+    next_strides = [d.stride for d in digits[1:]] + [kernel.threads]
+    whole = [d.stride * d.extent for d in digits] == next_strides and digits[0].stride == 1
+    return tuple((f"${d.name}", d.stride) for d in digits) if len(digits) > 1 and whole else ()
 
 
 def _accesses(body: Sequence[Op]) -> Iterator[Load | Store | AtomicUpdate | AsyncCopy]:

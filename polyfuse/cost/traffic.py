@@ -13,7 +13,7 @@ from math import inf, prod
 
 from polyfuse.affine import Affine
 from polyfuse.cost.copied import copied_ends
-from polyfuse.cost.counts import Sizes, looked_up, moved_bytes, summed_digits, touched_bytes
+from polyfuse.cost.counts import Sizes, instructions, looked_up, moved_bytes, summed_digits, touched_bytes
 from polyfuse.cost.l1 import WORD, touched_by_one
 from polyfuse.cost.lines import SECTOR
 from polyfuse.cost.pieces import (
@@ -30,7 +30,7 @@ from polyfuse.cost.pieces import (
 from polyfuse.cost.reuse import Stream, along_row, streamed, sweeps, walks
 from polyfuse.cost.walked import block_sectors, goes_apart, sectors_used
 from polyfuse.places.boxes import Unbounded, enclosing_box
-from polyfuse.schedule import KernelSchedule, Placed
+from polyfuse.schedule import Digit, KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
 from polyfuse.target import Target
 from polyfuse.unravelled import Unravelled
@@ -231,9 +231,12 @@ def _in_parts(
     alone, width, times = touched_by_one(scop, schedule, target, store, sizes)
     itemsize = scop.dtype(store.value, store.component).itemsize
     at_once = times > AT_ONCE and not schedule.shared  # which spaces them
-    if alone <= 1 or width > 1 and (not at_once or 2 * width * itemsize >= SECTOR):
+    if alone <= 1 or width > 1 and not at_once:
         return 0.0
-    if width == 1 and (scanned or _in_windows(schedule, store, itemsize)):
+    in_rows = _in_windows(schedule, store, itemsize) and not (at_once and _bursts(scop, schedule, store))
+    if width > 1 and 2 * width * itemsize >= SECTOR:
+        share = HALVES
+    elif width == 1 and (scanned or in_rows):
         share = TORN
     elif width == 1 and not fills(schedule, store, itemsize):
         share = 1.0
@@ -245,11 +248,26 @@ def _in_parts(
 def _in_windows(schedule: KernelSchedule, store: Placed, itemsize: int) -> bool:
     """Whether a thread with windows stores words that are neighbours one behind the other, all of a sector that it has:
     largest of eight neighbours, 805 MB in rows of 16371, take an H200 432, 444 and 451 us in four columns of one, two
-    and four rows."""
+    and four rows.  Not records of three and nine, see `BURST`."""
+    behind = _last_slot(schedule, store)
+    return schedule.strategy == "windows" and itemsize >= WORD and behind is not None
+
+
+def _bursts(scop: Scop, schedule: KernelSchedule, store: Placed) -> bool:
+    """Whether the neighbours that a thread stores one behind the other are no power of two, as records, and nothing
+    long is computed between them."""
+    behind, statement = _last_slot(schedule, store), scop.statements[store.value]
+    if behind is None or not behind.count & (behind.count - 1) or not isinstance(statement, Statement):
+        return False
+    return sum(map(instructions, statement.body)) < SPACED
+
+
+def _last_slot(schedule: KernelSchedule, store: Placed) -> Digit | None:
+    """The last slot of a store, if it counts neighbours in memory."""
     last = store.place[-1] if store.place else None
     slots = [d for d in schedule.of_kind("slot") if d.name in store.digits()]
     behind = isinstance(last, Affine) and bool(slots) and last.coefficient(f"${slots[-1].name}") == 1
-    return schedule.strategy == "windows" and itemsize >= WORD and behind
+    return slots[-1] if behind else None
 
 
 TORN = 0.4
@@ -261,6 +279,13 @@ nor do vectors of less than half of one; and how many of the sectors count then.
 beside each other, 96 and 72 million results: single elements of eight pixels in a thread 202, 183 and 175 us, of one
 pixel 119; pairs of two pixels of each of four rows 209 and 175, of one row 98 and 86.  But of eight pixels with
 divisions between them 102.  Three vectors of 20 million interleaved: of two pixels 172, of one 148, as pairs 115."""
+SPACED = 4
+"""Instructions of what is stored from which on its stores are apart: colours composed and divided by their opacity, 64
+million of three float32, take an H200 310 us in windows of eight; luma and chroma of 24 million 198, where their bytes
+take 141."""
+HALVES = 0.6
+"""The same of vectors of a half of a sector, of as many stores.  On an H200, 20 million records of eight float32 out of
+four, a thread with four of them: 360 us, where their bytes take 232."""
 SCATTERED_READS = 0.45
 """The same of sectors that a flat walk takes a few elements of, and other blocks the rest: 5001 x 6003 doubles turned
 so take an H100 297 us, where 169 were predicted with all of that bandwidth, and 172 in tiles."""

@@ -382,6 +382,8 @@ class _Builder:
         copies = copied_box(box, strides, vector, self.threads, self.digits) if strides else None
         if copies is not None:
             box, spread = copies.box, copies.spread
+        elif staging.at:
+            spread = tuple(entry - o for entry, o in zip(staging.at, box.origin, strict=True))
         else:
             spread = deal(box, self.threads, vector, self.digits, staging.rows, staging.lanes)
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))

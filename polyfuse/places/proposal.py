@@ -44,7 +44,8 @@ class Staging:
     warp that puts, how many at most are side by side in a row, the others in rows beside it; 0: as many as fill it.
     `strides`: of an array in memory whose rows begin anywhere, the elements from one place to the next along each
     dimension, but for multiples of `vector`: the box is filled by asynchronous copies of aligned vectors, and its rows
-    lie apart as those in memory do.
+    lie apart as those in memory do.  `at`: where the value is put, per dimension, if not as the box is dealt to the
+    threads of a block: by the threads that make it.
     """
 
     loops: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class Staging:
     rows: int = 0
     lanes: int = 0
     strides: tuple[int, ...] = ()
+    at: tuple[Affine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from polyfuse.strategies.planes import planes
 from polyfuse.strategies.points import points
 from polyfuse.strategies.pointwise import pointwise
 from polyfuse.strategies.prefix import prefix
+from polyfuse.strategies.records import records
 from polyfuse.strategies.reduction import reduction
 from polyfuse.strategies.row_tiles import row_tiles
 from polyfuse.strategies.serial import serial
@@ -43,6 +44,7 @@ STRATEGIES = (
     tiles,  # transposed reads and stencils through shared memory
     pixel_tiles,  # the same for rows of a few elements
     in_thread,  # reductions over a few elements: windows of a pooling
+    records,  # results of a few elements each, of which a thread makes all and a block stores its own
     pairs,  # reductions over a few elements for every pair of two classes
     held,  # rows and columns that one block or cluster keeps in registers between passes
     reduction,  # rows and columns of one or several reductions
