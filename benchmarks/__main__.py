@@ -23,6 +23,7 @@ from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
 from benchmarks.practice import PRACTICE
 from benchmarks.programs import ATOMICS, DRAWN, HELD_OUT, HOST, LENGTHS, PROGRAMS
+from benchmarks.records import RECORDS
 from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
 
@@ -30,6 +31,7 @@ SETS = {
     **{"table": PROGRAMS, "held-out": HELD_OUT, "drawn": DRAWN, "host": HOST},
     **{"atomics": ATOMICS, "lengths": LENGTHS, "more": MORE, "wide": WIDE, "one-read": ONE_READ},
     **{"everyday": EVERYDAY, "surveyed": SURVEYED, "layers": LAYERS, "fields": FIELDS, "practice": PRACTICE},
+    **{"records": RECORDS},
 }
 PEERS = ("torch", "torch.compile", "max-autotune", "jax", "cupy.fuse")
 

@@ -15,6 +15,7 @@ from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
 from benchmarks.practice import PRACTICE
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
+from benchmarks.records import RECORDS
 from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
 from polyfuse.run.sizes import hold
@@ -39,7 +40,7 @@ def plan_of(program: Program) -> str:
 
 def text() -> str:
     programs = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS)
-    return "\n".join(map(plan_of, (*programs, *FIELDS, *PRACTICE)))
+    return "\n".join(map(plan_of, (*programs, *FIELDS, *PRACTICE, *RECORDS)))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,15 @@ from benchmarks.more import MORE
 from benchmarks.one_read import ONE_READ
 from benchmarks.practice import PRACTICE
 from benchmarks.programs import DRAWN, HELD_OUT, PROGRAMS, Program
+from benchmarks.records import RECORDS
 from benchmarks.surveyed import SURVEYED
 from benchmarks.wide import WIDE
 from tests.schedules.benchmark_plans import GOLDEN, plan_of
 
-ALL = (*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS, *FIELDS, *PRACTICE)
+ALL = (
+    *(*PROGRAMS, *HELD_OUT, *DRAWN, *MORE, *WIDE, *ONE_READ, *EVERYDAY, *SURVEYED, *LAYERS, *FIELDS),
+    *(*PRACTICE, *RECORDS),
+)
 KNOWN = dict(part.split(" == ", 1) for part in ("\n" + GOLDEN.read_text()).split("\n== ")[1:])
 
 
