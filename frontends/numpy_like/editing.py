@@ -225,19 +225,30 @@ def place(x: Tracer, mask: ArrayLike, vals: ArrayLike) -> None:
 
 
 def fill_diagonal(x: Tracer, val: ArrayLike, wrap: bool = False) -> None:
-    """``np.fill_diagonal``: the values over and over along the diagonal."""
+    """``np.fill_diagonal``: the values over and over along the diagonal, which in a tall matrix begins again, a row
+    below its end, with `wrap`."""
     value = lift(x.state, val)
-    if x.ndim < 2 or wrap:
-        raise ShapeError("np.fill_diagonal takes matrices, without wrap=True")
+    if x.ndim < 2:
+        advice = "np.diagflat makes a matrix of its diagonal."
+        raise ShapeError("np.fill_diagonal takes arrays with two axes or more, not a vector or a number", advice=advice)
+    if x.ndim > 2 and not all(x.state.equal(x.sizes[0], n) for n in x.sizes[1:]):
+        advice = "Write x[i, i, i] = value with i = np.arange(n), as far as it goes."
+        raise ShapeError(f"axes of {text_of(x.sizes)} differ, so that it has no diagonal", advice=advice)
     if _is_empty(value):
         return
     on = [Tracer(x.state, nodes.iota(x.sizes, dimension(k))) for k in range(x.ndim)]
-    mask = ufunc("equal", on[0], on[1])
+    step, columns = on[0], x.shape[1]
+    if x.ndim == 2 and wrap:
+        below = ufunc("subtract", on[0], on[1])
+        mask = ufunc("equal", ufunc("remainder", below, columns + 1), 0)
+        step = on[1] + ufunc("floor_divide", below, columns + 1) * columns
+    else:
+        mask = ufunc("equal", on[0], on[1])
     for other in on[2:]:
         mask = mask & ufunc("equal", on[0], other)
     if value.ndim:
         line = value.reshape(-1)
-        value = line[ufunc("remainder", on[0], line.shape[0])]
+        value = line[ufunc("remainder", step, line.shape[0])]
     write(x, as_dtype(where(mask, value, x), x.element))
 
 

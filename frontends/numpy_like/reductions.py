@@ -185,7 +185,8 @@ any_, all_ = partial(truth, "any"), partial(truth, "all")
 def argument_of(monoid: str, a: ArrayLike, axis: int | None = None, *, keepdims: bool = False) -> Tracer:
     """argmax and argmin: the first NaN, else the lowest index of the extreme; over all axes the flat index."""
     x = _argument(a)
-    reduced = axes.many(None, x.ndim) if axis is None else ((axes.one(axis, x.ndim),) if x.ndim else ())
+    is_whole = axis is None or (not x.ndim and axis in (0, -1))
+    reduced = axes.many(None, x.ndim) if is_whole else (axes.one(axis, x.ndim),)
     _check_not_empty(x, reduced, monoid, "No element, no position: guard it with x.size.")
     if not x.ndim:
         return Tracer(x.state, expr.constant(0, i64))

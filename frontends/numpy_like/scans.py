@@ -24,8 +24,8 @@ ArrayLike = object
 
 
 def scan(x: Tracer, monoid: str, axis: int | None) -> Tracer:
-    """The inclusive scan in the dtype of `x`; None flattens first."""
-    if axis is None:
+    """The inclusive scan in the dtype of `x`; None flattens first, and so does an axis of a number, as with NumPy."""
+    if axis is None or (not x.ndim and axis in (0, -1)):
         x = x.reshape(-1)
         axis = 0
     dtype = x.element
@@ -47,6 +47,7 @@ def cumulative_from(
 ) -> Tracer:
     """The Array API's cumulative_sum and cumulative_prod."""
     (x,) = lift_all(x)
+    x = x if x.ndim else x.reshape(1)
     axis = 0 if axis is None and x.ndim == 1 else axes.one(axis, x.ndim)
     result = cumulative(monoid, x, axis, dtype)
     if not include_initial:

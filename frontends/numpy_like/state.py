@@ -336,9 +336,12 @@ class Trace:
 
     # ------------------------------------------------------------------------------------------ values
     def capture(self, array: np.ndarray[Any, Any]) -> Node:
-        """A real array met by the function: a hidden argument."""
+        """A real array met by the function: a hidden argument.  Raises DTypeError for dtypes of no program."""
         array = plain(array)
-        dtype = numpy_dtype(array.dtype)
+        try:
+            dtype = numpy_dtype(array.dtype)
+        except DTypeError as error:  # also where no function of ours is called, as in ``NAMES[x]``
+            raise located(error) from None
         self.met.append(array)
         position = next((k for k, known in enumerate(self.captured) if known is array), len(self.captured))
         if position == len(self.captured):

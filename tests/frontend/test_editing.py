@@ -83,6 +83,8 @@ np.fill_diagonal(c, 1); np.fill_diagonal(c, x[:4]); np.fill_diagonal(c, [1, 2, 3
 np.fill_diagonal(d.T, 7)
 np.fill_diagonal(c, [1, 2]); np.fill_diagonal(c, x); np.fill_diagonal(d, [1, 2, 3]); np.fill_diagonal(u, 0)
 np.fill_diagonal(u, [1, 2, 3])
+np.fill_diagonal(c, 1, wrap=True); np.fill_diagonal(c, [1, 2, 3], wrap=True); np.fill_diagonal(d, x, wrap=True)
+np.fill_diagonal(d.T, [1, 2, 3, 4, 5], wrap=True); np.fill_diagonal(u, [1, 2, 3], wrap=True)
 c.flat = 3; c.flat = x; w.flat = c; d.flat = b.T; c[1:].flat = [1, 2]; np.copyto(c, 2); np.copyto(c, x[:4])
 np.copyto(w, 1, where=w > 0)
 w[::2] = 1; c[1:3, ::2] = z; c[[0, 2]] = 5; c[[0, 2], [1, 3]] = [8, 9]; c[:, 1] = c[:, 0]; c[::-1] = a
@@ -97,8 +99,8 @@ REFUSED: dict[str, tuple[type[PolyfuseError], str]] = {
     "np.r_[o, -1]": (DTypeError, "the Python integer -1 is out of bounds for uint8"),
     "np.ravel_multi_index((i, i), (4, 6, 2))": (ShapeError, "2 indices for 3 axes"),
     "np.place(c, c > 0, x)": (ShapeError, "np.place takes its values one by one where the mask holds"),
-    "np.fill_diagonal(c, 1, wrap=True)": (ShapeError, "np.fill_diagonal takes matrices, without wrap=True"),
-    "np.fill_diagonal(w, 1)": (ShapeError, "np.fill_diagonal takes matrices, without wrap=True"),
+    "np.fill_diagonal(w, 1)": (ShapeError, "np.fill_diagonal takes arrays with two axes or more, not a vector or a"),
+    "np.fill_diagonal(np.zeros((2, 3, 3)), 1)": (ShapeError, "axes of (2, 3, 3) differ, so that it has no diagonal"),
     "np.copyto(k * 1, x[:5])": (DTypeError, "np.copyto does not cast float64 to int64 by the rule 'same_kind'"),
     "np.copyto(k * 1, 2.5)": (DTypeError, "np.copyto does not cast float64 to int64 by the rule 'same_kind'"),
     "np.copyto(x * 1, k[0], casting='no')": (DTypeError, "np.copyto does not cast int64 to float64 by the rule 'no'"),

@@ -103,6 +103,8 @@ CASES: list[tuple[str, str, str]] = [
     ("negative integer power", "i64[4]", "return x ** -1"),
     ("complex cast", "f32[4]", "return x.astype(complex)"),
     ("complex operand", "f32[4]", "return x * 1j"),
+    ("complex table at an index", "i64[N]", "return np.array([1j, 2])[x]"),
+    ("texts at an index", "i64[N]", "return np.array(['a', 'b'])[x]"),
     ("object dtype", "f32[4]", "return x.astype(object)"),
     ("string operand", "f32[4]", "return x + 'a'"),
     ("byte order", "f32[4]", "return x.astype('>f8')"),

@@ -56,6 +56,7 @@ np.max(x[:1], where=x > 0, initial=0); np.var(x[:1], axis=0, where=x > 0); np.ad
 np.sum(x, initial=x[0, :1]); np.add.reduce(x, 0, initial=[1]); (x + 0).fill(x[0, :1]); np.putmask(x + 0, x[0] > 0, 1)
 np.putmask(x + 0, x[:, :1] > 0, 1); np.place(x + 0, x[0] > 0, 1); np.round(x, 2**31)
 np.sum(x, axis=0, out=np.zeros((4, 7))); np.mean(x, axis=0, out=np.zeros((1, 7)))
+np.argmax(x[0, 0], axis=1); np.argmin(x[0, 0], axis=-2); np.cumsum(x[0, 0], axis=1)
 np.argmax(x, 0, out=np.zeros((2, 7), int)); np.take(x, [0], axis=0, out=np.zeros((4, 7)))
 np.trace(x, out=np.zeros(3)); np.add.reduce(x, 0, out=np.zeros((4, 7))); np.cumsum(x[0], out=np.zeros((4, 7)))
 np.add(x, 1, out=(np.zeros((4, 7)), np.zeros((4, 7)))); x.max(0, None, np.zeros((4, 7))); np.add(x, x, casting=None)

@@ -54,6 +54,10 @@ OPTIONS: dict[str, Case] = {
     "empty sum": Case(lambda x: (x.sum(0), x.prod(1), x.any(), x.mean(1)), ((0, 3),)),
     "one": Case(lambda x: (x.sum(0), x.max(1), x.argmax(), x.var()), ((1, 1),)),
     "rank 0": Case(lambda x: (x.sum(), x.max(), x.mean(), x.argmax()), ((),)),
+    "axes of rank 0": Case(lambda x: (x.sum(0), x.argmax(-1), np.cumsum(x, 0), np.cumprod(x, axis=-1)), ((),)),
+    "cumulative sums of rank 0": Case(
+        lambda x: (np.cumulative_sum(x), np.cumulative_prod(x, axis=0, include_initial=True)), ((),)
+    ),
 }
 
 VIEWS: dict[str, Case] = {
