@@ -155,7 +155,6 @@ def _proposal(
         staging=staging,
         guards=row_guards(situation, along.extent, 1, vectors, flat=False),
         windows=Windows(tuple([s.name for s in taken]), vectors),
-        border=True,
     )
 
 
