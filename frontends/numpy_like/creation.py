@@ -77,6 +77,8 @@ def full_like(
 
 # ---------------------------------------------------------------------------------------------- ranges
 
+KNOWN_COUNT = "Write start + step * np.arange(n) for as many numbers as are known; or pass the number as an argument."
+
 
 def arange(trace: Trace, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, **_: Any) -> Tracer:
     first, last = (0, start) if stop is None else (start, stop)
@@ -93,7 +95,7 @@ def arange(trace: Trace, start: Any, stop: Any = None, step: Any = 1, dtype: Any
         _check_first(trace, (begin, begin + int(step)), length, wanted)
         ramp = nodes.iota((length,), dimension(0) * int(step) + begin)
         return Tracer(trace, nodes.cast(ramp, wanted))
-    numbers = [float(v) for v in (first, last, step)]
+    numbers = [float(v.known("np.arange", KNOWN_COUNT) if isinstance(v, Tracer) else v) for v in (first, last, step)]
     if not numbers[2]:
         raise ArgumentError("np.arange takes no steps of 0")
     count = max(ceil((numbers[1] - numbers[0]) / numbers[2]), 0)

@@ -19,6 +19,7 @@ from polyfuse.frontends.numpy_like.elementwise import ufunc
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.layout import strides_of
 from polyfuse.frontends.numpy_like.lifting import broadcast_shapes, lift, lift_all, text_of, trace_of
+from polyfuse.frontends.numpy_like.nonzero import Chooser
 from polyfuse.frontends.numpy_like.selection import select as select_values
 from polyfuse.frontends.numpy_like.slicing import basic_path, expand_ellipsis, is_basic, items_of, stand_apart
 from polyfuse.frontends.numpy_like.spreading import kept_inside
@@ -34,7 +35,8 @@ def getitem(x: Tracer, index: Any) -> Any:
         return listed.read(x, *few)
     items = items_of(index)
     if any(isinstance(i, masked.Masked) for i in items):
-        return masked.gathered(x, items)
+        counts = [int(i is not None and i is not Ellipsis) for i in items]
+        return masked.gathered(x, expand_ellipsis(items, x.sizes, counts))
     if is_of_rank_0(x, items):
         return getitem(x[None], items[0][None])
     x, items = known_masks.without_flags(x, items)
@@ -124,12 +126,16 @@ def masked_part(x: Tracer, items: Sequence[Any]) -> tuple[Tracer, Tracer, int]:
     at = next(k for k, i in enumerate(expanded) if is_mask(i))
     if any(not isinstance(i, slice) for i in expanded[:at]):
         raise ShapeError("a mask behind an integer is not supported", advice="Index with the integer first: v = x[i].")
-    target = x.through(basic_path(x, [*expanded[:at], *[slice(None)] * mask.ndim, *expanded[at + 1 :]]))
+    covered = [slice(None)] * mask.ndim if not isinstance(mask, Chooser) else mask.spans(x.sizes[at:])
+    target = x.through(basic_path(x, [*expanded[:at], *covered, *expanded[at + 1 :]]))
     order = [*range(at, at + mask.ndim), *range(at), *range(at + mask.ndim, target.ndim)]
     target = target.transpose(order) if at else target
     if not all(map(x.state.equal, mask.sizes, target.sizes)):  # unlike in arithmetic, an axis of size 1 is not repeated
-        covered = target.sizes[: mask.ndim]
-        raise IndexingError(f"a mask of shape {text_of(mask.sizes)} does not fit axes of sizes {text_of(covered)}")
+        sizes = text_of(target.sizes[: mask.ndim])
+        raise IndexingError(
+            f"a mask of shape {text_of(mask.sizes)} does not fit axes of sizes {sizes}",
+            advice="Make it of the axes that it chooses from, or cut them to its shape.",
+        )
     behind = "".join(":" if isinstance(i, slice) else "i" for i in expanded[at + 1 :])
     parted = ":i" in behind or stand_apart(items)  # then NumPy puts what the arrays index in front
     return mask, target, 0 if parted else at
@@ -298,11 +304,13 @@ def take(
     """``np.take``; `bounds` is "raise", "clip" or "assume"."""
     trace = trace_of(x, indices)
     x = lift(trace, x)
-    chosen = index_array(trace, indices)
     if axis is None:
         x = x.reshape(-1)
         axis = 0
     axis = axes.one(axis, x.ndim)
+    if isinstance(indices, masked.Masked) and mode == "raise" and bounds is None:
+        return x[(slice(None),) * axis + (indices,)]  # as many as the mask chooses
+    chosen = index_array(trace, indices)
     if mode == "raise" and bounds is None:
         return Tracer(trace, x[(slice(None),) * axis + (chosen,)].node)  # a copy, where an index would be a view
     if not trace.decide(x.sizes[axis] - 1) and all(trace.decide(n - 1) for n in chosen.sizes):

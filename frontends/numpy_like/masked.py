@@ -17,6 +17,7 @@ from polyfuse.dtypes import integer_limits
 from polyfuse.errors import IndexingError, ShapeError, TraceError
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location, here
+from polyfuse.frontends.numpy_like.sizes import is_integer
 from polyfuse.frontends.numpy_like.state import Trace, located
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
@@ -50,6 +51,7 @@ class Masked(NDArrayOperatorsMixin):
     __slots__ = ("array", "before", "location", "mask")
     __array_priority__ = 2 * Tracer.__array_priority__
     is_leaf = True
+    is_selection = True  # for what knows no traces
 
     def __init__(self, array: Tracer, mask: Tracer, before: int = 0) -> None:
         self.array, self.mask = Tracer(array.state, array.node), Tracer(mask.state, mask.node)
@@ -104,6 +106,8 @@ class Masked(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "reduce" and ufunc.__name__ in _BY_UFUNC:
             return self._reduced(_BY_UFUNC[ufunc.__name__], **{"axis": 0, **kwargs})
+        if method == "at" and isinstance(inputs[0], Tracer):
+            return self.state.call("ufunc", ufunc, method, inputs, kwargs)
         out = kwargs.pop("out", None)
         if method == "__call__" and ufunc is np.matmul and len(inputs) == 2 and not kwargs and out is None:
             return self._product(*inputs)
@@ -135,6 +139,14 @@ class Masked(NDArrayOperatorsMixin):
         if isinstance(value, Masked):
             return value.array if value.fits(self.mask, self.array.ndim, self.before) else self._refuse()
         return value if np.ndim(value) <= self.array.ndim - self.mask.ndim - self.before else self._refuse()
+
+    def _chooses(self, item: Any) -> Any:
+        """A number or the integers of a selection under the same mask as an index of whole arrays."""
+        if is_integer(item) or (isinstance(item, Tracer) and not item.ndim and item.element.kind in "iu"):
+            return item
+        if not isinstance(item, Masked) or not item._is_flat or not item.fits(self.mask, self.array.ndim, 0):
+            self._refuse()
+        return self.state.call("where", self.mask, item.array, 0) if item.array.element.kind in "iu" else self._refuse()
 
     def astype(self, dtype: Any) -> Masked:
         return self._like(self.array.astype(dtype))
@@ -285,16 +297,17 @@ class Masked(NDArrayOperatorsMixin):
 
 
 def gathered(x: Tracer, items: Sequence[Any]) -> Masked:
-    """``x[k[m]]``: what the integers of selections choose, all under one mask.  Outside of it stands an element that
-    nobody sees."""
+    """``x[k[m]]``, ``x[:, k[m], 0]``: what the integers of selections choose, all under one mask and side by side.
+    Outside of it stands an element that nobody sees."""
     first = next(i for i in items if isinstance(i, Masked))
-    for i in items:
-        if not isinstance(i, Masked) or not i._is_flat or not i.fits(first.mask, first.array.ndim, 0):
-            first._refuse()
-        if i.array.element.kind not in "iu":
-            first._refuse()
-    inside = [first.state.call("where", first.mask, i.array, 0) for i in items]
-    return Masked(x[tuple(inside)], first.mask)
+    choosing = [place for place, i in enumerate(items) if not isinstance(i, slice)]
+    before, rank = choosing[0], first.mask.ndim
+    if choosing != list(range(before, before + len(choosing))):
+        first._refuse()
+    part = x[tuple(i if isinstance(i, slice) else first._chooses(i) for i in items)]
+    if before:
+        part = first.state.call("moveaxis", part, tuple(range(before, before + rank)), tuple(range(rank)))
+    return Masked(part, first.mask, before)
 
 
 def refusal(location: Location | None = None) -> IndexingError:

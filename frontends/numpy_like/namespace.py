@@ -273,6 +273,8 @@ class Function(Instead):
             return applied(self._original, args, kwargs, self._trace.read)
         if any(isinstance(a, Masked) for a in values):
             args, kwargs = by_position(self._original, args, kwargs)
+            if self._original is np.take and not isinstance(args[0], Masked):  # NumPy asks the array alone
+                return self._trace.call("call_function", self._name, self._original, args, kwargs)
             return self._original(*args, **kwargs)
         if isinstance(self._original, np.ufunc):
             return self._trace.call("ufunc", self._original, "__call__", args, kwargs)

@@ -4,9 +4,10 @@
     i, j = np.nonzero(m)
     a[i, j] += 1              a[m] += 1
     a[i, j].sum(), i.max()    a[m].sum(), np.indices(m.shape)[0][m].max()
+    a[i, j] = means[j]        a[m] = means[np.indices(m.shape)[1][m]]
 
 All positions of a mask, one axis after the other, are an index that is the mask itself; of those along one axis there
-is what there is of ``x[mask]``.
+is what there is of ``x[mask]``, and they choose elements as its integers do.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ from polyfuse.frontends.numpy_like import nodes
 from polyfuse.frontends.numpy_like.known_values import settled
 from polyfuse.frontends.numpy_like.locations import Location
 from polyfuse.frontends.numpy_like.masked import Masked
-from polyfuse.frontends.numpy_like.state import located
 from polyfuse.frontends.numpy_like.tracer import Tracer
 
 ADVICE = (
-    "Positions are an index, all of them at once (a[np.nonzero(mask)] = 0), or are reduced. "
+    "Positions are an index, all of them at once (a[np.nonzero(mask)] = 0), choose what is read, or are reduced. "
     "np.count_nonzero(mask) is their number, np.argmax(mask) the first; np.where(mask, a, b) keeps the shape."
 )
 
@@ -66,17 +66,27 @@ def flatnonzero(x: Tracer) -> Any:
     return nonzero(x.reshape(-1), "np.flatnonzero(mask)")[0]
 
 
+class Chooser(Tracer):
+    """A mask in place of all of its positions, which may choose among the first elements of a longer axis."""
+
+    __slots__ = ()
+
+    def spans(self, sizes: Sequence[Any]) -> list[slice]:
+        """What it covers of axes of these sizes."""
+        pairs = zip(self.sizes, self.shape, sizes, strict=False)
+        return [slice(None) if self.state.equal(own, n) else slice(shown) for own, shown, n in pairs]
+
+
 def as_masks(items: Sequence[Any]) -> list[Any]:
-    """The items of an index, with all positions of a mask in place of which the mask stands.  Raises UnsupportedError
-    for some of them, or in another order."""
+    """The items of an index, with the mask in place of all of its positions.  Some of them, or in another order, stay
+    what they are: integers of a selection."""
     found, left = [], list(items)
     while left:
         item = left.pop(0)
         if isinstance(item, Positions):
             others = left[: item.mask.ndim - 1]
             together = [p for p in (item, *others) if isinstance(p, Positions) and p.is_of(item.mask)]
-            if [p.axis for p in together] != list(range(item.mask.ndim)):
-                raise located(item.refusal())
-            item, left = item.mask, left[len(others) :]
+            if [p.axis for p in together] == list(range(item.mask.ndim)):
+                item, left = Chooser(item.state, item.mask.node), left[len(others) :]
         found.append(item)
     return found

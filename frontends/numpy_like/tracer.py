@@ -412,11 +412,14 @@ class Tracer(Operators["Tracer"]):
     def __index__(self) -> int:
         if self.element.kind not in "iu":
             raise TypeError(f"an array of {self.dtype} is no index")
-        advice = as_argument(self, "Pass the number as an argument or mark it static.")
-        return int(self._value("an index or range()", advice))
+        return int(self.known("an index or range()", "Pass the number as an argument or mark it static."))
 
     def __complex__(self) -> complex:
-        return complex(float(self))
+        return complex(self._value("complex()", "Programs are real: keep the two parts in arrays of their own."))
+
+    def known(self, needing: str, advice: str) -> bool | int | float:
+        """The number that this is.  Raises TraceError where it has none yet: `needing` it."""
+        return self._value(needing, as_argument(self, advice))
 
     def __copy__(self) -> Tracer:
         """``copy.copy(x)`` and ``copy.deepcopy(x)``: memory of its own."""

@@ -254,10 +254,12 @@ def ufunc_at(function: np.ufunc, x: Tracer, index: Any, *values: ArrayLike) -> N
         name, values = _OF_TRUTH[name], (lift(x.state, values[0]).astype(bool),)
     if name in _REPEATED and not once:
         write(x, _repeated(name, x, index, lift(x.state, values[0])))
-    elif name in _REPEATED:
+    elif name in _REPEATED and not isinstance(values[0], Masked):
         write(x, update(x, index, name, values[0]).node)
     elif once:
-        x[index] = x.state.functions[name](x[index], *values)
+        part: Any = x[index]
+        applied = function if isinstance(part, Masked) else x.state.functions[name]
+        x[index] = applied(part, *values)
     else:
         raise UnsupportedError(
             f"np.{name}.at with an array of indices is not supported: indices may repeat",

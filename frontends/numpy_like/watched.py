@@ -155,8 +155,11 @@ def _is_ours(value: Any) -> bool:
 
 
 def _unknown(keys: Iterable[Any]) -> Any:
-    """The first of these indices that is an array of a trace, or one of its numbers whose value it does not know."""
+    """The first of these indices that is an array of a trace, or one of its numbers whose value it does not know; of
+    elements that a mask chooses the whole array."""
     for key in keys:
+        if getattr(type(key), "is_selection", False):
+            return key.array
         is_traced = not isinstance(key, np.ndarray) and _decides(type(key)) and _is_ours(key)
         if not is_traced or getattr(key, "weak", 0) is not None:  # Python's numbers stand for their values
             continue

@@ -114,7 +114,7 @@ REFUSED = {
     "bool(x > 0)": "Python control flow needs the value of an array",
     "int(x[0, 0])": "int() needs the value of an array",
     "float(x.sum())": "float() needs the value of an array",
-    "complex(x.sum())": "float() needs the value of an array",
+    "complex(x.sum())": "complex() needs the value of an array",
     "range(k[0])": "an index or range() needs the value of an array",
     "0.5 in x": "Python control flow needs the value of an array",
     "np.array(x.tolist())": "x.tolist() needs the values of an array",

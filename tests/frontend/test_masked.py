@@ -24,6 +24,8 @@ ARRAYS = {
     "g": RANDOM.standard_normal(5) > 0,
 }
 
+TABLE = np.arange(4.0) ** 2
+
 SAME = """
 x[x > 0].sum(); x[x > 0].mean(); x[x > 0].prod(); x[x > 0].var(); x[x > 0].std(ddof=1); x[x > 0].min(); x[x < 0].max()
 (x[x > 0] > 1).any(); (x[x > 0] > 0).all(); (x[x > 0] > 0.5).min(); (x[x > 0] > 0.5).max(); x[x > 9].sum()
@@ -60,7 +62,14 @@ np.average(k[m], weights=y[m] ** 2); np.nansum(k[m]); np.nanmean(k[m]); np.allcl
 np.allclose(0.5, x[m]); np.allclose(k[m] * 0, u[m]); np.allclose(x[m] + 1, x[m], rtol=9)
 x[m].ravel().sum(); x[m].reshape(-1).mean(); np.ravel(x[m]).max(); x[m].flatten().min(); x[r] .mean(0) @ v
 v[u[m] % 4].sum(); (v[u[m] % 4] * x[m]).mean(); q[u[m] % 4, k[m] % 4].max(); q[-1 - k[m] % 4].sum(axis=0)
-x[np.where(r)[0] * 0 + 1].sum(); x[np.where(r)[0] - 1].sum()
+x[np.where(r)[0] * 0 + 1].sum(); x[np.where(r)[0] - 1].sum(); q[u[m] % 4, 0].sum(); t[:, k[m] % 5, 0].sum(axis=1)
+t[0, u[m] % 5].max(axis=0); t[1:, :, k[m] % 4].sum(2); x[k[m] % 5, x[0].argmax()].min(); t[..., u[m] % 4].max()
+v[np.where(m)[1]].sum(); x[np.where(m)[0]].sum(axis=0); x[:, np.where(m)[1]].max(axis=1)
+(v[m.nonzero()[1]] * x[m]).sum()
+np.take(v, np.where(m)[1]).max(); v.take(np.where(m)[1]).min(); np.take(x, np.flatnonzero(m)).sum()
+np.take(x, np.where(c)[0], axis=1).sum(1); np.take(x, np.where(r)[0], 0).mean(axis=0); TABLE[np.where(m)[1]].sum()
+np.take(TABLE, indices=np.where(m)[1]).mean(); x[np.where(r[:-1])[0]].sum(); x[np.where(r[1:])[0] + 1, 0].max()
+x[np.where(m[:3, 1:])].sum(); t[:, np.where(c[:3])[0]].sum(axis=1)
 x[m].sum() + k[m].sum(); x - x[m].mean(); np.where(m, x, x[m].min()); x[~m].sum() + x[m].sum(); x[m & (y > 0)].sum()
 """
 
@@ -86,7 +95,7 @@ def computed(expression: str, runner: Any) -> Any:
     def function(*arrays: Any) -> Any:
         names = dict(zip(ARRAYS, arrays, strict=True))
         masks = {"m": names["x"] < 0.5, "r": names["x"][:, 0] > 0, "c": names["x"][0] > 0}
-        result = eval(code, {"np": np, "moved_positions": moved_positions, **masks, **names})
+        result = eval(code, {"np": np, "TABLE": TABLE, **masks, **names})
         return np.ones(2) * result if any(word in expression for word in ("size", "shape", "ndim")) else result
 
     return runner(function, *ARRAYS.values())
@@ -194,10 +203,31 @@ def positions_as_numbers(x: Any) -> Any:
     return *numbers, np.ones(2) * rows.size, above.dtype == int
 
 
-@pytest.mark.parametrize("function", [positions_as_an_index, positions_of_rows, positions_as_numbers])
-def test_positions_of_a_mask_stand_for_it(function: Any) -> None:
-    x = np.where(np.abs(ARRAYS["x"]) < 0.3, 0, ARRAYS["x"])
-    assert_same(run(function, x), function(x))
+def positions_that_choose(x: Any) -> Any:
+    a, b, means, at = x.copy(), x.copy(), x.mean(axis=0), np.where(x > 0)
+    a[at] = np.take(means, at[1])
+    b[x < 0] = means[np.nonzero(x < 0)[1]]
+    rows, columns = np.nonzero(x > 0.2)
+    b[rows, columns] += a[rows - 1, columns]
+    return a, b
+
+
+def positions_in_front(x: Any) -> Any:
+    a, b, y = x.copy(), x[:, 1].copy(), x.ravel()
+    crossed, peaks = np.where(np.diff(x[:, 0] > 0))[0], np.flatnonzero((y[1:-1] > y[:-2]) & (y[1:-1] > y[2:])) + 1
+    a[crossed], a[np.where(x[1:, :2] > 0)], a[1:, np.where(x[0, :-1] > 0)[0]] = 0, 1, 2
+    b[crossed] += x[crossed + 1, 2] - x[crossed, 2]
+    return a, b, y[peaks].sum(), (y[peaks] - y[peaks - 1]).min()
+
+
+def positions_where_functions_are(x: Any) -> Any:
+    a, b, k = x.copy(), x[:, 1].copy(), np.arange(len(x))
+    above, rows = np.where(x > 0), np.flatnonzero(x[:-1, 0] > 0)
+    np.subtract.at(a, above, x[above] / 2)
+    np.negative.at(a, above)
+    np.add.at(b, rows, 0.5), np.hypot.at(b, rows, 3)
+    np.add.at(k, rows, x[rows, 1] * 9)
+    return a, b, k
 
 
 def moved_positions(x: Any) -> Any:
@@ -206,10 +236,22 @@ def moved_positions(x: Any) -> Any:
     return x[rows].sum()
 
 
+POSITIONS = [positions_as_an_index, positions_of_rows, positions_as_numbers, positions_that_choose, positions_in_front]
+POSITIONS += [positions_where_functions_are, moved_positions]
+
+
+@pytest.mark.parametrize("function", POSITIONS)
+def test_positions_of_a_mask_stand_for_it(function: Any) -> None:
+    x = np.where(np.abs(ARRAYS["x"]) < 0.3, 0, ARRAYS["x"])
+    assert_same(run(function, x), function(x))
+
+
 NOT_THE_MASK = """
-x[np.where(m)[0]].sum(); x[np.where(m)[::-1]].sum(); np.where(m); len(np.where(r)[0]) * x
-np.where(r)[0][0]; np.concatenate([np.flatnonzero(m), k[0]]); moved_positions(x); list(np.nonzero(c)[0])
-np.take(x, np.flatnonzero(m)); x[np.where(m)[0], :, np.where(m)[1]]; np.where(x.sum()); np.where(m, x)
+np.where(m); len(np.where(r)[0]) * x; v[np.where(m)[1]]; np.take(v, np.where(m)[1])
+np.take(x, np.where(m)[0], mode="clip")
+np.where(r)[0][0]; np.concatenate([np.flatnonzero(m), k[0]]); list(np.nonzero(c)[0]); t[0, :, np.where(m)[1]].sum(0)
+t[np.where(r[:3])[0], :, np.where(r[:3])[0]].sum(); np.where(x.sum()); np.where(m, x); x[:3][np.where(r)[0]].sum()
+x[np.where(m)[0], np.where(x > 0)[1]].sum(); x[np.where(m)[0], k[0]].sum(); np.add.at(x * 1, np.where(m)[1], 1)
 """
 
 
