@@ -50,9 +50,8 @@ def records(situation: Situation) -> list[Proposal]:
     if situation.scans or situation.target.kind == "cpu" or not situation.has_much:
         return []
     over = [a for a in situation.axes if a.reduced_by]
-    lead = situation.classes.statement(situation.lead)
-    count = _short(situation.lead)
-    far = lead[: len(lead) - count]
+    lead, count = situation.lead, _short(situation.lead)
+    far = [situation.classes.of[lead.id, d] for d in lead.kept[: len(lead.kept) - count]]
     if not count or not far:
         return []
     if not all(a.extent.is_constant for a in over) or len(of_few(situation)) != len(situation.reductions):
