@@ -20,7 +20,7 @@ from polyfuse.scop import Read, Statement
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
 from polyfuse.strategies.situation import Situation, block, mixed, power_below, slot, thread
-from polyfuse.strategies.windows import of_few, row_guards, vector_of
+from polyfuse.strategies.windows import row_guards, vector_of
 
 THREADS = 128
 MOST = 64
@@ -47,20 +47,17 @@ class _Record:
 
 def records(situation: Situation) -> list[Proposal]:
     """Proposals for groups whose results are records that are made of others than the same elements of other arrays."""
-    if situation.scans or situation.target.kind == "cpu" or not situation.has_much:
+    if situation.reductions or situation.scans or situation.target.kind == "cpu" or not situation.has_much:
         return []
-    over = [a for a in situation.axes if a.reduced_by]
     lead, count = situation.lead, _short(situation.lead)
     far = [situation.classes.of[lead.id, d] for d in lead.kept[: len(lead.kept) - count]]
     if not count or not far:
-        return []
-    if not all(a.extent.is_constant for a in over) or len(of_few(situation)) != len(situation.reductions):
         return []
     found = [_record(situation, s, far) for s in situation.group.statements() if s.id in situation.group.roots]
     made = [record for record in found if record is not None]
     torn = [r for r in made if r.short and not _is_one_access(situation, r)]
     near = [situation.classes.of[r.statement.id, d] for r in made for d in r.short]
-    if len(made) < len(found) or not torn or any(a not in {*far, *near, *over} for a in situation.axes):
+    if len(made) < len(found) or not torn or any(a not in {*far, *near} for a in situation.axes):
         return []
     if not _is_mixed(situation):
         return []
@@ -105,17 +102,14 @@ def _is_mixed(situation: Situation) -> bool:
 
 
 def _mixes(read: Read) -> bool:
-    """Whether a read is at other than the place of what reads it, or in another order."""
+    """Whether a read is at other than the place of what reads it: transposed, it has strategies of its own."""
     if not read.affine or read.where:
         return True
-    order = list[int]()
     for entry in read.index:
-        dims = [int(n[1:]) for n in entry.names() if n.startswith("%")] if isinstance(entry, Affine) else []
-        plain = isinstance(entry, Affine) and not entry.constant and [f for _, f in entry.terms] == [1] * len(dims)
-        if not plain or len(dims) != 1:
+        dims = [n for n in entry.names() if n.startswith("%")] if isinstance(entry, Affine) else []
+        if not isinstance(entry, Affine) or len(dims) != 1 or entry.constant or entry.terms[0][1] != 1:
             return True
-        order += dims
-    return order != sorted(order)
+    return False
 
 
 def _proposal(
