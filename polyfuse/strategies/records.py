@@ -102,7 +102,7 @@ def _is_mixed(situation: Situation) -> bool:
 
 
 def _mixes(read: Read) -> bool:
-    """Whether a read is at other than the place of what reads it: transposed, it has strategies of its own."""
+    """Whether a read is at other elements than what reads it; transposes have strategies of their own."""
     if not read.affine or read.where:
         return True
     for entry in read.index:
