@@ -186,6 +186,8 @@ def crowded(
     `expected`: blocks that probably fit without."""
     other = None
     for wanted in range(min(blocks, _most(kernel, target)), 1, -1):
+        if _registers(kernel, target, wanted) >= target.registers_per_thread:
+            break  # it bounds nothing
         if wanted <= expected and (other is None or _words(other) <= _registers(kernel, target, expected)):
             break
         if _missing(kernel, target, wanted) > HOPELESS or other and _spills_like(other, target, wanted):

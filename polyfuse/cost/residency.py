@@ -31,10 +31,10 @@ def registers_of_thread(scop: Scop, schedule: KernelSchedule, target: Target, si
         return bound // 8 * 8, 0
     if schedule.minimum_blocks > 1 and _in_middle(scop, schedule, sizes) <= bound:
         return bound // 8 * 8, 0  # as registers are allocated; a few blocks at the border spill
-    if bound == target.registers_per_thread:
-        return need, need - bound
     least = moments(scop, schedule, sizes)
     spilled = [(words - bound) * _trips(placed, sizes) for words, placed in least if words > bound]
+    if bound == target.registers_per_thread:
+        return need, max(need - bound, max(spilled, default=0))
     return max(bound, min(need, max(words for words, _ in least))), max(spilled, default=0)
 
 

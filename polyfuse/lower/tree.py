@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit
@@ -47,13 +48,28 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
     if env.schedule.threads == 1:
         env, found = _with_middles(env, body)
         return _split(env, found, lower_items(_of_border(env) if found else env, items, ()), items, shared)
-    found = interiors(body, env.schedule, env.scop.program, env.context) if env.schedule.border else []
+    cut = env.schedule.border and not _is_large(env)
+    found = interiors(body, env.schedule, env.scop.program, env.context) if cut else []
     if not shared and (some := with_results(body, found, env.schedule, env.scop.program, env.context)):
         env = replace(env, context=env.context.assuming(at_least_zero(some)))
         body = lower_items(env, items, ())
         found = interiors(body, env.schedule, env.scop.program, env.context)
         return (ir.If(Inside(some), _split(env, found, body, items, shared), uniform=False),)
     return _split(env, found, body, items, shared)
+
+
+ONCE = 2000
+"""Operations of a thread from which a body is written once, with all of its masks.  On an H200: similarity of 8000 x
+8000, 2645 operations, 690 us so, 729 as three bodies, which take three times as long to compile and spill more.  With
+400 to 1700 operations masks cost more than that: a step of Cahn and Hilliard 602 and 314, Gray and Scott's 398 and 266
+(benchmarks/results/one_body_h200.json)."""
+
+
+def _is_large(env: Environment) -> bool:
+    """Whether a thread computes so much that masks hardly count beside it."""
+    slots = {d.name: d.count for d in env.schedule.of_kind("slot")}
+    computed = [p.digits() & slots.keys() for p in env.schedule.placed if p.role == "compute"]
+    return env.schedule.threads > 1 and sum([prod([slots[name] for name in names]) for names in computed]) >= ONCE
 
 
 def _split(
@@ -185,6 +201,7 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
     loads = [p for name in leaves(nest) if (p := env.by_name.get(name)) is not None and p.role == "load"]
     masks_cost = env.schedule.threads == 1 or _is_narrow(env, loads)
     masks_cost = masks_cost or bool(loads) and not env.bordering and disagree(body, nest.digit, digits)
+    masks_cost = masks_cost and not _is_large(env)
     whole = whole_trips(open_, nest.digit, digits) if masks_cost else None
     if whole is None or not env.context.implies(whole + 1 - extent):
         return [ir.For(nest.digit, extent, body)]

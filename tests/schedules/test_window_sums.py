@@ -132,3 +132,45 @@ def test_what_comes_back_to_its_elements_is_left_alone() -> None:
     plan = pf.jit(lambda x: laplace(x) / np.abs(laplace(x)).max()).plan(pf.spec("f32[300, 300, 400]"), target="h200")
     assert [kernel.strategy for kernel in plan.kernels] == ["window_sums", "pointwise"]
     assert_legal(plan)
+
+
+def of_rows(x: Any, n: int) -> Any:
+    return sum(x[i : x.shape[0] - n + 1 + i] for i in range(n))
+
+
+def box(x: Any, n: int) -> Any:
+    """Sums of n x n."""
+    rows = of_rows(x, n)
+    return sum(rows[:, i : x.shape[1] - n + 1 + i] for i in range(n))
+
+
+def agreement(a: Any, b: Any, n: int) -> Any:
+    """Structural similarity, of sums."""
+    ma, mb = box(a, n), box(b, n)
+    va, vb, c = box(a * a, n) - ma * ma, box(b * b, n) - mb * mb, box(a * b, n) - ma * mb
+    return ((2 * ma * mb + 1) * (2 * c + 1) / ((ma * ma + mb * mb + 1) * (va * va + vb * vb + 1))).sum()
+
+
+def agreement_of_7(a: Any, b: Any) -> Any:
+    return agreement(a, b, 7)
+
+
+def test_windows_that_registers_do_not_hold_are_not_loaded_a_trip_early() -> None:
+    """Of 478 words 255 have registers: the others are written and read in each of 63 trips, where they were counted
+    once; its kernel spilled 4 KB in each thread."""
+    (kernel,) = pf.jit(agreement_of_7).plan(*[pf.spec("f32[N~8000, M~8000]")] * 2, target="h200").kernels
+    assert kernel.strategy == "window_sums" and not kernel.schedule.ahead
+
+
+def test_bodies_of_thousands_of_operations_are_written_once() -> None:
+    """Masks hardly count in them, while several of them take as many times as long to compile."""
+    specs = [pf.spec("f32[N~2000, M~2000]")] * 2
+    large = pf.jit(agreement_of_7).plan(*specs, target="h200")
+    small = pf.jit(lambda a, b: agreement(a, b, 3)).plan(*specs, target="h200")
+    assert [plan.source().count(" / ") for plan in (large, small)] == [1, 2]
+    assert_legal(large)
+    for shape in ((20, 140), (33, 64), (7, 8)):
+        rng = np.random.default_rng(shape[0])
+        a, b = (rng.integers(-1, 2, shape).astype(np.float32) for _ in range(2))
+        (found,) = run_plan(large, [a, b])
+        np.testing.assert_allclose(found, agreement_of_7(a.astype(np.float64), b.astype(np.float64)), rtol=1e-5)
