@@ -164,9 +164,10 @@ def test_windows_that_registers_do_not_hold_are_not_loaded_a_trip_early() -> Non
 
 def test_bodies_of_thousands_of_operations_are_written_once() -> None:
     """Masks hardly count in them, while several of them take as many times as long to compile."""
-    specs = [pf.spec("f32[N~2000, M~2000]")] * 2
+    specs = [pf.spec("f32[N~8000, M~8000]")] * 2
     large = pf.jit(agreement_of_7).plan(*specs, target="h200")
     small = pf.jit(lambda a, b: agreement(a, b, 3)).plan(*specs, target="h200")
+    assert [plan.kernels[0].strategy for plan in (large, small)] == 2 * ["window_sums"]
     assert [plan.source().count(" / ") for plan in (large, small)] == [1, 2]
     assert_legal(large)
     for shape in ((20, 140), (33, 64), (7, 8)):
