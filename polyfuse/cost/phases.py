@@ -174,6 +174,24 @@ def merged_in_trips(scop: Scop, schedule: KernelSchedule, sizes: Sizes, beside: 
     return found / beside
 
 
+ROWS_OF_A_TRIP = 0.06e-6
+"""Seconds of a trip in which each warp adds up rows of its own and keeps columns.  On an H200 in blocks of 128 threads
+(benchmarks/results/narrow_tiles_h200.json), with one, two and four rows a trip: A p with A^T r of 1 GB 261, 253, 253 us;
+a logistic gradient of rows of 512 135, 127; sums both ways of 500000 x 200 144, 128, 112, of 30001 x 2999 132, 98, 96."""
+
+
+def summed_in_trips(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
+    """Seconds of all trips of a block in which its warps do."""
+    trips = 0
+    for placed in schedule.placed if schedule.strategy in ("one_pass", "planes") else ():
+        along = summed_digits(scop, placed) if placed.path else frozenset()
+        dealt = [d for d in schedule.of_kind("thread") if d.name in along]
+        loops = {loop for loop, _ in placed.path if sizes.kind[loop] == "loop"} - along
+        if dealt and loops and max(d.stride * d.count for d in dealt) <= target.warp:
+            trips = max(trips, sizes.product(loops))
+    return ROWS_OF_A_TRIP * trips
+
+
 WAIT, CLUSTER_WAIT = 1.2e-6, 1.6e-6
 """Seconds from the loads of a trip to the end of a combination in it, which nothing of that block overlaps: in a block,
 and in a cluster for two and every doubling of it.  A^T (A x) of 16384 x 16384 on an H200: 519 us in 128 trips of a row

@@ -44,6 +44,7 @@ from polyfuse.cost.phases import (
     in_clusters,
     in_phases,
     merged_in_trips,
+    summed_in_trips,
     overlap,
     picking,
     stalls,
@@ -182,6 +183,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     together = _met(together, waves * waits, beside)
     together = math.hypot(together, waves * running(scop, schedule, target, sizes))
     together += waves * merged_in_trips(scop, schedule, sizes, beside)
+    together += waves * summed_in_trips(scop, schedule, target, sizes)
     if (rings := waves * combining(scop, schedule, target, sizes)) > 0:
         work = terms["compute"] * max(1.0, registers / target.registers_per_thread) ** AGAIN
         together = max(together, work + rings)

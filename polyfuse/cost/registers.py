@@ -11,6 +11,7 @@ from polyfuse.cost.counts import Sizes, reduces, summed_digits
 from polyfuse.cost.lines import SECTOR
 from polyfuse.dtypes import bool_
 from polyfuse.places.products import folded_products
+from polyfuse.scalars import FUNCTIONS
 from polyfuse.schedule import KernelSchedule, Placed, window_index
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Inside, Ref
@@ -18,6 +19,15 @@ from polyfuse.terms import Apply, Expr, Inside, Ref
 SIDE_BY_SIDE = 0.7
 """Of the words of whole windows and of all that is computed of them, what ptxas takes registers for, beside a few: of
 1,118 tiles of 123 kernels it takes as many within 30 parts in a hundred for 71 %, within half as many for 91 %."""
+CHOICES = frozenset(
+    "maximum minimum fmax fmin where equal not_equal less less_equal greater greater_equal "
+    "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_xor invert".split()
+)
+FEW_CHOICES, ARITHMETIC, LONG = 0.2, 0.6, 8
+"""Of what is computed of windows for all results of a thread, how much ptxas has at once: of choices, and of sums and
+products, where no function costs so much.  In tiles of 4 x 4 (benchmarks/results/windows_h200.json): medians of 3 x 3,
+224 words of choices, take 70 registers; corners, 120 words of products beside windows of 36, 90; a WENO scheme with
+quotients, 144 words, 140."""
 BASE_REGISTERS = 20  # addresses, indices and temporaries of a small kernel as ptxas reports it
 
 
@@ -255,15 +265,19 @@ def whole_windows(scop: Scop, schedule: KernelSchedule, sizes: Sizes, share: flo
     if not held:
         return 0
 
-    def own(p: Placed) -> int:
+    weights = _at_once(scop, schedule)
+
+    def own(p: Placed) -> float:
         each = max(1, scop.dtype(p.value, p.component).compute.itemsize // 4)
         spans = held.get(p.name)
-        return _words(scop, p, sizes) if spans is None else each * prod([high - low + 1 for low, high, _ in spans])
+        if spans is None:
+            return _words(scop, p, sizes) * weights.get(p.name, 1.0)
+        return each * prod([high - low + 1 for low, high, _ in spans])
 
     order = list(reversed(schedule.placed))
     last = {provider: k for k, placed in enumerate(order) for provider in placed.providers}
-    alive: dict[str, int] = {}
-    words = widest = 0
+    alive: dict[str, float] = {}
+    words = widest = 0.0
     for k, placed in enumerate(order):
         if placed.role in ("load", "get", "compute"):
             alive[placed.name] = own(placed)
@@ -271,8 +285,31 @@ def whole_windows(scop: Scop, schedule: KernelSchedule, sizes: Sizes, share: flo
         widest = max(widest, words)
         for provider in placed.providers:
             if last[provider] == k:
-                words -= alive.pop(provider, 0)
+                words -= alive.pop(provider, 0.0)
     return BASE_REGISTERS + int(share * widest)
+
+
+def _at_once(scop: Scop, schedule: KernelSchedule) -> dict[str, float]:
+    """Of the results of each statement those that the compiler computes side by side, about; all of a kernel some of
+    whose functions take so long that others have to run meanwhile."""
+    computed = [p for p in schedule.placed if p.role == "compute"]
+    found = {p.name: max(map(_side_by_side, _body(scop, p)), default=1.0) for p in computed}
+    short = all(share < 1 for share in found.values())
+    return {name: share if short or share == FEW_CHOICES else 1.0 for name, share in found.items()}
+
+
+def _body(scop: Scop, placed: Placed) -> tuple[Expr, ...]:
+    statement = scop.statements[placed.value]
+    return statement.body if isinstance(statement, Statement) else ()
+
+
+@lru_cache(maxsize=100_000)
+def _side_by_side(term: Expr) -> float:
+    if not isinstance(term, Apply):
+        return 0.0
+    is_long = FUNCTIONS[term.function].cost >= LONG
+    own = FEW_CHOICES if term.function in CHOICES else 1.0 if is_long else ARITHMETIC
+    return max([own, *map(_side_by_side, term.operands)])
 
 
 def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[str, int]:

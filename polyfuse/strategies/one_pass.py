@@ -25,9 +25,10 @@ from polyfuse.strategies.situation import Situation, block, loop, mixed, power_a
 from polyfuse.target import is_copied
 
 THREADS = 256
-FEWER = 128
-"""Threads of a block with a narrow tile: half as many with twice the rows each leave room for more blocks (A p with
-A^T r of 1 GB on an H200: 263 us against 298)."""
+NARROW = 128
+"""Threads of a block with a narrow tile: in as many more blocks one loads while another combines.  On an H200, in 128 and
+256 threads (benchmarks/results/narrow_tiles_h200.json): A p with A^T r of 1 GB 253 us and 305, margins of 16384 x 4099
+80 and 87, of 30001 x 2999 98 and 111, a logistic gradient of rows of 512 127 and 144."""
 WAVES = (8, 4, 1)
 """Blocks per multiprocessor: with many the last of them end together (A p with A^T r of 1 GB: 260 us against 284)."""
 CLUSTERS = (4, 8)
@@ -109,10 +110,9 @@ def _tiles(situation: Situation, inner: AxisClass, width: int, several: bool) ->
     found: list[_Tile] = []
     for lanes, chunks in shapes:
         if 1 <= chunks * width <= HELD:
-            for usual in (THREADS, FEWER) if (lanes, chunks) == narrow else (THREADS,):
-                threads = max(lanes, power_below(asked.get("threads", usual)))
-                unroll = asked.get("unroll") or min(4, HELD * THREADS // usual // (chunks * width))
-                found.append(_Tile(lanes, chunks, threads // lanes, unroll, ahead=min(1, asked.get("ahead", 0))))
+            threads = max(lanes, power_below(asked.get("threads", NARROW if (lanes, chunks) == narrow else THREADS)))
+            unroll = asked.get("unroll") or min(4, HELD // (chunks * width))
+            found.append(_Tile(lanes, chunks, threads // lanes, unroll, ahead=min(1, asked.get("ahead", 0))))
     found += [*_over_clusters(situation, size, width), *_in_rings(situation, size, width)]
     if "unroll" not in asked:  # of blocks, whose rows are a power of two
         found = [replace(tile, unroll=power_below(tile.unroll)) for tile in found]
@@ -190,7 +190,7 @@ def _proposal(
         outer.number: mixed((b1, share), (r, step), (u, tile.rows), (ty, 1)),
         **{axis.number: mixed((b, 1)) for axis, b in zip(batch, matrices, strict=True)},
     }
-    most = max(1, READ // (tile.chunks * width)) if tile.ring else 8
+    most = max(1, READ // (tile.chunks * width))
     reads = (b0, combination(b0, None, situation)), (b1, combination(b1, ty, situation, most))
     combines = {d.name: c for d, c in reads}
     t, s = thread("tr", 1, min(tile.lanes * tile.rows, share)), slot("s", max(1, share // (tile.lanes * tile.rows)))

@@ -59,7 +59,7 @@ def records(situation: Situation) -> list[Proposal]:
     near = [situation.classes.of[r.statement.id, d] for r in made for d in r.short]
     if len(made) < len(found) or not torn or any(a not in {*far, *near} for a in situation.axes):
         return []
-    if not _is_mixed(situation):
+    if not all(a.extent.is_constant for a in situation.axes if a not in far) or not _is_mixed(situation):
         return []
     together = lcm(*[record.accesses for record in torn])
     most = situation.tiles.get("threads", THREADS)

@@ -131,3 +131,17 @@ def test_a_record_that_is_not_put_whole_is_refused() -> None:
             tampered = placed(tampered, name, place=place)
         verdict = prove(kernel.group.scop, tampered)
         assert not verdict and verdict.hazard in (Hazard.SCOPE, Hazard.COVERAGE, Hazard.CAPACITY)
+
+
+def decayed(r: Any) -> Any:
+    v = r * r
+    for k in (1, 2, 4, 8, 16):
+        v = v + np.concatenate([v[:, :k] * 0, v[:, :-k]], axis=1) * 0.94**k
+    return np.sqrt(v)
+
+
+def test_rows_of_any_length_beside_short_ones_are_no_records() -> None:
+    """The price of a thread that has all of such a row divided by its length, which was nothing: a plan without fusion
+    for whoever asked for these tiles."""
+    plan = pf.jit(decayed, tiles={"sqrt": {"rows": 2, "columns": 4}}).plan(pf.spec("f32[N~16384, M~5040]"), target="h200")
+    assert not plan.fallback and all(kernel.strategy != "records" for kernel in plan.kernels)

@@ -39,7 +39,7 @@ from polyfuse.backends.numba_cuda.fragments.declare import (
     slotwise,
 )
 from polyfuse.backends.numba_cuda.fragments.division import has_own_divisors, shared_quotients, shares_divisors
-from polyfuse.backends.numba_cuda.fragments.quotients import quotients, quotients_pay, roots, roots_pay
+from polyfuse.backends.numba_cuda.fragments.quotients import emit_root, quotients, quotients_pay, roots, roots_pay
 from polyfuse.backends.numba_cuda.fragments.short import divide_short, exp_short, shared_short_quotients, tanh_short
 from polyfuse.backends.numba_cuda.fragments.transcendental import circular, tanh
 from polyfuse.backends.numba_cuda.fragments.values import DType, Fragment, boolean, float32, is_float
@@ -77,6 +77,7 @@ _SAME: dict[str, tuple[int, str, Op]] = {
     "right_shift": (2, "iu", emit_right_shift),
     "multiply_high": (2, "iu", emit_multiply_high),
     "fma": (3, "iuf", emit_fma),
+    "sqrt": (1, "f", emit_root),
     "divide_short": (2, "f", divide_short),
     "exp_short": (1, "f", exp_short),
     "tanh_short": (1, "f", tanh_short),
@@ -100,7 +101,7 @@ _LIBDEVICE: dict[str, tuple[int, str]] = {
 } | {
     name: (1, name)
     for name in (
-        "floor ceil trunc rint sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh cbrt "
+        "floor ceil trunc rint rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh cbrt "
         "erf erfc lgamma tgamma"
     ).split()
 }

@@ -15,11 +15,11 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
-from polyfuse.backends.numba_cuda.fragments.arithmetic import emit_fma, emit_negative
+from polyfuse.backends.numba_cuda.fragments.arithmetic import emit_fma, emit_negative, libdevice
 from polyfuse.backends.numba_cuda.fragments.declare import Emit
 from polyfuse.backends.numba_cuda.fragments.division import shares_divisors
 from polyfuse.backends.numba_cuda.fragments.slots import assembly, constant_of, intrinsic, pack, seldom, spread
-from polyfuse.backends.numba_cuda.fragments.values import F32, I32, Builder, Fragment, Value, float32
+from polyfuse.backends.numba_cuda.fragments.values import F32, I32, Builder, DType, Fragment, Value, float32
 from polyfuse.backends.numba_cuda.numba_api import ir
 
 FAR = 60
@@ -77,12 +77,28 @@ def roots(argument: Fragment, result: Fragment) -> Emit:
 
     def emit(b: Builder, x: Value) -> Value:
         slots = spread(b, argument, x, result.dtype, result.shape)
-        found = [_own_root(b, slot) for slot in slots]
-        far = reduce(b.or_, (_is_far_root(b, slot) for slot in slots))
-        rare = (intrinsic(b, "__nv_sqrtf", F32, [slot]) for slot in slots)
-        return pack(b, result, seldom(b, far, found, lambda: rare))
+        tests = [_is_nothing(b, slot) for slot in slots]
+        near = [b.select(test, constant_of(F32, 1.0), slot) for test, slot in zip(tests, slots, strict=True)]
+        found = [_own_root(b, slot) for slot in near]
+        far = reduce(b.or_, (_is_far_root(b, slot) for slot in near))
+        rare = (intrinsic(b, "__nv_sqrtf", F32, [slot]) for slot in near)
+        whole = seldom(b, far, found, lambda: rare)
+        return pack(b, result, [b.select(*chosen) for chosen in zip(tests, slots, whole, strict=True)])
 
     return emit
+
+
+def emit_root(b: Builder, t: DType, x: Value) -> Value:
+    """The square root of a float.  IEEE's of float32 goes a long way round for nothing, as behind `maximum` and of rows
+    of nothing: one stands in for it."""
+    if x.type != F32:
+        return libdevice("sqrt")(b, t, x)
+    test = _is_nothing(b, x)
+    return b.select(test, x, intrinsic(b, "__nv_sqrtf", F32, [b.select(test, constant_of(F32, 1.0), x)]))
+
+
+def _is_nothing(b: Builder, x: Value) -> Value:
+    return b.fcmp_ordered("==", x, constant_of(F32, 0.0))
 
 
 def _own_quotient(b: Builder, x: Value, d: Value) -> Value:
