@@ -176,8 +176,8 @@ def merged_in_trips(scop: Scop, schedule: KernelSchedule, sizes: Sizes, beside: 
 
 ROWS_OF_A_TRIP = 0.06e-6
 """Seconds of a trip in which each warp adds up rows of its own and keeps columns.  On an H200 in blocks of 128 threads
-(benchmarks/results/narrow_tiles_h200.json), with one, two and four rows a trip: A p with A^T r of 1 GB 261, 253, 253 us;
-a logistic gradient of rows of 512 135, 127; sums both ways of 500000 x 200 144, 128, 112, of 30001 x 2999 132, 98, 96."""
+(benchmarks/results/narrow_tiles_h200.json), with one, two and four rows a trip: A p with A^T r of 1 GB 261, 253 and 253
+us, a logistic gradient of rows of 512 135 and 127, sums both ways of 500000 x 200 144, 128, 112."""
 
 
 def summed_in_trips(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:

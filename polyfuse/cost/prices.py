@@ -44,10 +44,10 @@ from polyfuse.cost.phases import (
     in_clusters,
     in_phases,
     merged_in_trips,
-    summed_in_trips,
     overlap,
     picking,
     stalls,
+    summed_in_trips,
     waiting,
 )
 from polyfuse.cost.residency import registers_of_thread

@@ -291,9 +291,11 @@ def whole_windows(scop: Scop, schedule: KernelSchedule, sizes: Sizes, share: flo
 
 def _at_once(scop: Scop, schedule: KernelSchedule) -> dict[str, float]:
     """Of the results of each statement those that the compiler computes side by side, about; all of a kernel some of
-    whose functions take so long that others have to run meanwhile."""
+    whose functions take so long that others have to run meanwhile, or that sums elements which it has all at once."""
     computed = [p for p in schedule.placed if p.role == "compute"]
-    found = {p.name: max(map(_side_by_side, _body(scop, p)), default=1.0) for p in computed}
+    if any(reduces(scop, p) for p in computed):
+        return {}
+    found = {p.name: max(map(_side_by_side, _body(scop, p)), default=0.0) or ARITHMETIC for p in computed}
     short = all(share < 1 for share in found.values())
     return {name: share if short or share == FEW_CHOICES else 1.0 for name, share in found.items()}
 

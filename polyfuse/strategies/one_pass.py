@@ -26,9 +26,9 @@ from polyfuse.target import is_copied
 
 THREADS = 256
 NARROW = 128
-"""Threads of a block with a narrow tile: in as many more blocks one loads while another combines.  On an H200, in 128 and
-256 threads (benchmarks/results/narrow_tiles_h200.json): A p with A^T r of 1 GB 253 us and 305, margins of 16384 x 4099
-80 and 87, of 30001 x 2999 98 and 111, a logistic gradient of rows of 512 127 and 144."""
+"""Threads of a block with a narrow tile: in as many more blocks one loads while another combines.  On an H200, in 128
+and 256 threads (benchmarks/results/narrow_tiles_h200.json): A p with A^T r of 1 GB 253 us and 305, margins of 16384 x
+4099 80 and 87, of 30001 x 2999 98 and 111, a logistic gradient of rows of 512 127 and 144."""
 WAVES = (8, 4, 1)
 """Blocks per multiprocessor: with many the last of them end together (A p with A^T r of 1 GB: 260 us against 284)."""
 CLUSTERS = (4, 8)
@@ -110,8 +110,10 @@ def _tiles(situation: Situation, inner: AxisClass, width: int, several: bool) ->
     found: list[_Tile] = []
     for lanes, chunks in shapes:
         if 1 <= chunks * width <= HELD:
-            threads = max(lanes, power_below(asked.get("threads", NARROW if (lanes, chunks) == narrow else THREADS)))
-            unroll = asked.get("unroll") or min(4, HELD // (chunks * width))
+            is_narrow = (lanes, chunks) == narrow
+            threads = max(lanes, power_below(asked.get("threads", NARROW if is_narrow else THREADS)))
+            at_once = HELD * 2 if is_narrow and width > 1 else HELD  # single elements have an address each
+            unroll = asked.get("unroll") or min(4, at_once // (chunks * width))
             found.append(_Tile(lanes, chunks, threads // lanes, unroll, ahead=min(1, asked.get("ahead", 0))))
     found += [*_over_clusters(situation, size, width), *_in_rings(situation, size, width)]
     if "unroll" not in asked:  # of blocks, whose rows are a power of two

@@ -143,5 +143,6 @@ def decayed(r: Any) -> Any:
 def test_rows_of_any_length_beside_short_ones_are_no_records() -> None:
     """The price of a thread that has all of such a row divided by its length, which was nothing: a plan without fusion
     for whoever asked for these tiles."""
-    plan = pf.jit(decayed, tiles={"sqrt": {"rows": 2, "columns": 4}}).plan(pf.spec("f32[N~16384, M~5040]"), target="h200")
+    function = pf.jit(decayed, tiles={"sqrt": {"rows": 2, "columns": 4}})
+    plan = function.plan(pf.spec("f32[N~16384, M~5040]"), target="h200")
     assert not plan.fallback and all(kernel.strategy != "records" for kernel in plan.kernels)

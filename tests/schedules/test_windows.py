@@ -133,9 +133,11 @@ def test_results_of_a_thread_in_a_row_are_one_store(function: Any, spec: str) ->
     root = only(planned(function, spec)).stores[0]
     plan = planned(function, spec, strategies={root: "windows"})
     columns = dict(only(plan).schedule.parameters)["columns"]
+    row = plan.program.outputs[0].shape[-1].constant
+    width = columns if row % columns == 0 else 2  # of rows that are aligned for two, threads may have four columns
     tiles = set(re.findall(r"store\(\w+, .*?, ([A-Z]\w+), ", plan.source()))
-    assert columns > 1
-    assert all(re.search(rf"^{tile} = .*vector={columns}\)$", plan.source(), re.M) for tile in tiles)
+    whole = [t for t in tiles if re.search(rf"^{t} = .*(?:vector|span)={width}\)$", plan.source(), re.M)]
+    assert columns > 1 and whole and (len(whole) == len(tiles) or width < columns)  # single elements at a border
 
 
 def test_bytes_that_become_floats_are_loaded_in_vectors(jit: Jit) -> None:
