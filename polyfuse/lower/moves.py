@@ -314,11 +314,11 @@ def operand_register(env: Environment, consumer: Placed, statement: Statement, o
 
 
 def reader(env: Environment, placed: Placed) -> tuple[Placed, Read]:
-    """The statement that reads a gathered value, and the access by which it does."""
+    """The statement that reads a gathered value, where it is now, and the access by which it does."""
     for consumer in env.schedule.placed:
         statement = env.scop.statements[consumer.value]
         if consumer.role == "compute" and isinstance(statement, Statement) and placed.name in consumer.providers:
-            return consumer, statement.reads[consumer.providers.index(placed.name)]
+            return env.by_name[consumer.name], statement.reads[consumer.providers.index(placed.name)]
     raise AssertionError(f"nothing reads {placed.name}")
 
 

@@ -249,8 +249,8 @@ def _apart_from_middle(
     trip, zero, parts = digit(name), Affine.of(0), list[ir.Op]()
     begin, end, done = Affine.of(middle.begin), middle.end, extent if middle.done is None else middle.done
     for first, last, until in ((zero, begin, end), (begin, extent, end), (end, extent, done)):
-        if last == first or until == first:
-            continue
+        if last == first or until == first or implies(first - last) or implies(first - until):
+            continue  # no trip
         inside = [trip - first, trip, extent - 1 - trip, last - 1 - trip, until - 1 - trip]
         context = replace(env.context, loops={**env.context.loops, f"${name}": at_least_zero(inside)})
         own = replace(env, context=context)
