@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -151,6 +151,9 @@ class AccessRules:
         the plan."""
         if any(isinstance(atom, FloorDiv) for atom, _ in total.terms):
             return
+        given = (*region.given, *op.where)
+        only = {n: number for n in total.names() - self.sizes if (number := _only(n, given)) is not None}
+        total = total.substitute(only)
         parts = [(str(a), f) for a, f in total.terms if str(a)[1:] not in inside and a not in self.sizes]
         varying = [(n, f) for n, f in parts if region.ranges[n].high != 0]
         symbolic = total.names() & self.sizes
@@ -168,3 +171,15 @@ class AccessRules:
 
     def _type(self, expr: Expr) -> ValueType:
         return expression_type(expr, self.types, self.kernel)
+
+
+
+def _only(name: str, given: Sequence[Affine]) -> int | None:
+    """The only number that conditions leave a digit, which has none below 0, as 1 - 11*b0 >= 0 does; else None."""
+    low, high = 0, None
+    for condition in given:
+        factor = condition.coefficient(name)
+        if condition.is_linear and condition.names() == {name} and factor:
+            end = condition.constant // -factor if factor < 0 else -(condition.constant // factor)
+            low, high = (low, end if high is None else min(high, end)) if factor < 0 else (max(low, end), high)
+    return low if low == high else None

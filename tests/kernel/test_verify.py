@@ -367,6 +367,29 @@ def test_shared_indices_that_step_with_the_block_are_inside() -> None:
         verify_kernel(kernel(Load("a", "s", (steps + 31, V))))
 
 
+@pytest.mark.parametrize(
+    ("conditions", "offset", "passes"),
+    [
+        ((1 - 11 * T,), 0, True),  # the first thread alone
+        ((11 * T - 11, 12 - 11 * T), -2, True),  # the second one, at 2 - 2
+        ((1 - 11 * T,), -2, False),
+        ((11 * T - 11, 12 - 11 * T), 0, False),
+        ((22 - 11 * T,), 0, False),  # any of three
+        ((11 * T - 11,), -2, False),  # all but the first
+        ((N - 11 * T,), 0, False),
+    ],
+)
+def test_the_only_thread_of_a_branch_says_where_its_vectors_begin(
+    conditions: tuple[Affine, ...], offset: int, passes: bool
+) -> None:
+    inside = If(Inside(conditions), (Load("a", "x", (B0, 2 * T + V + offset), vector=4),), uniform=False)
+    if passes:
+        verify_kernel(kernel(inside))
+    else:
+        with pytest.raises(KernelError, match=r"moves the address by"):
+            verify_kernel(kernel(inside))
+
+
 def test_a_name_bound_in_both_branches_is_bound() -> None:
     both = If(Inside((B0 - 1,)), (Let("a", ZERO),), (Let("a", Const(1.0, f32)),))
     verify_kernel(kernel(both, Let("b", ref("a"))))
