@@ -42,7 +42,8 @@ def registers_of_thread(scop: Scop, schedule: KernelSchedule, target: Target, si
 
 CERTAIN = 1.25
 """Times all registers that a thread may have, beyond which what it needs in a loop is spilled in every trip: similarity
-in windows of 7 x 7 loaded a trip early, 1.9 times, spills 4 KB in each of 63 trips; 1.1 times may do without."""
+in windows of 7 x 7 loaded a trip early needs 1.9 times as many, and spills 4 KB in each of 63 trips."""
+
 
 ROOM = 1.25
 """Times the registers that blocks in the middle seem to need: those at the border are to spill, and no others."""

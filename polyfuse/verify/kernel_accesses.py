@@ -173,7 +173,6 @@ class AccessRules:
         return expression_type(expr, self.types, self.kernel)
 
 
-
 def _only(name: str, given: Sequence[Affine]) -> int | None:
     """The only number that conditions leave a digit, which has none below 0, as 1 - 11*b0 >= 0 does; else None."""
     low, high = 0, None
