@@ -29,6 +29,9 @@ class Function:
     cost: int = 1
 
 
+OF_SEVERAL = 8  # the cost from which a function is several instructions, each of which waits for the one before
+
+
 def _table(*functions: Function) -> dict[str, Function]:
     return {f.name: f for f in functions}
 

@@ -11,7 +11,7 @@ from polyfuse.cost.counts import Sizes, reduces, summed_digits
 from polyfuse.cost.lines import SECTOR
 from polyfuse.dtypes import bool_
 from polyfuse.places.products import folded_products
-from polyfuse.scalars import FUNCTIONS
+from polyfuse.scalars import FUNCTIONS, OF_SEVERAL
 from polyfuse.schedule import KernelSchedule, Placed, window_index
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Inside, Ref
@@ -23,11 +23,11 @@ CHOICES = frozenset(
     "maximum minimum fmax fmin where equal not_equal less less_equal greater greater_equal "
     "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_xor invert".split()
 )
-FEW_CHOICES, ARITHMETIC, LONG = 0.2, 0.6, 8
+FEW_CHOICES, ARITHMETIC = 0.2, 0.6
 """Of what is computed of windows for all results of a thread, how much ptxas has at once: of choices, and of sums and
-products, where no function costs so much.  In tiles of 4 x 4 (benchmarks/results/windows_h200.json): medians of 3 x 3,
-224 words of choices, take 70 registers; corners, 120 words of products beside windows of 36, 90; a WENO scheme with
-quotients, 144 words, 140."""
+products, where no function is of several instructions.  In tiles of 4 x 4 (benchmarks/results/windows_h200.json):
+medians of 3 x 3, 224 words of choices, take 70 registers; corners, 120 words of products beside windows of 36, 90; a
+WENO scheme with quotients, 144 words, 140."""
 BASE_REGISTERS = 20  # addresses, indices and temporaries of a small kernel as ptxas reports it
 
 
@@ -309,7 +309,7 @@ def _body(scop: Scop, placed: Placed) -> tuple[Expr, ...]:
 def _side_by_side(term: Expr) -> float:
     if not isinstance(term, Apply):
         return 0.0
-    is_long = FUNCTIONS[term.function].cost >= LONG
+    is_long = FUNCTIONS[term.function].cost >= OF_SEVERAL
     own = FEW_CHOICES if term.function in CHOICES else 1.0 if is_long else ARITHMETIC
     return max([own, *map(_side_by_side, term.operands)])
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from polyfuse.scalars import FUNCTIONS
+from polyfuse.scalars import FUNCTIONS, OF_SEVERAL
 from polyfuse.strategies.situation import Situation
 from polyfuse.terms import Apply, Const, Expr
-
-CHAINED = 8  # the cost of such a function at least
 
 MANY, AT_ONCE = 3, 16
 """Such functions of a group, and how many elements a thread computes side by side in a trip then: 32 of a focal loss,
@@ -26,7 +24,7 @@ def _chained(term: Expr) -> int:
     if not isinstance(term, Apply):
         return 0
     is_product = term.function == "divide" and isinstance(term.operands[1], Const)
-    own = FUNCTIONS[term.function].cost >= CHAINED and not is_product
+    own = FUNCTIONS[term.function].cost >= OF_SEVERAL and not is_product
     return int(own) + sum([_chained(o) for o in term.operands])
 
 

@@ -259,6 +259,16 @@ def test_a_version_that_spills_nothing_for_all_of_its_blocks_is_the_last_one_ass
     assert (made and made.minimum_blocks) == found and asked == asked_for
 
 
+def test_a_bound_of_all_registers_is_not_assembled_for_itself() -> None:
+    """Similarity in windows of 7 x 7 was assembled for two blocks of 128 threads and for one, of 255 registers each."""
+    from polyfuse.backends.numba_cuda.resident import crowded
+
+    plain = replace(compiled(column_sum, "f32[200000, 1024]"), threads=128, shared_bytes=0)
+    asked = Asked(replace(plain, resources=Resources(255, 48, 48)))
+    assert crowded(plain, H200, 2, 1, asked) is None and asked.bounds == []
+    assert crowded(plain, H200, 3, 1, asked) is None and asked.bounds == [3]
+
+
 def test_one_assembly_is_enough_for_a_covariance() -> None:
     """Its sums need 87 registers, of which four blocks of 256 threads have 64."""
     from polyfuse.backends.numba_cuda import resident

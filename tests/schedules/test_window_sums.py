@@ -163,7 +163,7 @@ def test_windows_that_registers_do_not_hold_are_not_loaded_a_trip_early() -> Non
 
 
 def test_bodies_of_thousands_of_operations_are_written_once() -> None:
-    """Masks hardly count in them, while several of them take as many times as long to compile."""
+    """Masks hardly count in them, while several of them take longer to compile."""
     specs = [pf.spec("f32[N~8000, M~8000]")] * 2
     large = pf.jit(agreement_of_7).plan(*specs, target="h200")
     small = pf.jit(lambda a, b: agreement(a, b, 3)).plan(*specs, target="h200")
