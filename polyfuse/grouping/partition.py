@@ -16,6 +16,7 @@ import heapq
 from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 
+from polyfuse.errors import ScheduleError
 from polyfuse.grouping.costs import Costs
 from polyfuse.grouping.order import ROOM, Order, depth_first
 
@@ -181,7 +182,8 @@ class Partition:
         return frozenset(r for r in roots if self.pinned[r] or not self.readers[r] <= inside)
 
     def in_launch_order(self) -> list[int]:
-        """Kernels in the topological order that always takes the least name next: a function of the partition alone."""
+        """Kernels in the topological order that always takes the least name next: a function of the partition alone.
+        Raises ScheduleError where kernels wait for each other."""
         waiting = {k: len(self.predecessors(k)) for k in self.kernels}
         ready = [(self.names[k], k) for k, count in waiting.items() if count == 0]
         heapq.heapify(ready)
@@ -193,6 +195,9 @@ class Partition:
                 waiting[other] -= 1
                 if waiting[other] == 0:
                     heapq.heappush(ready, (self.names[other], other))
+        if len(order) < len(self.kernels):
+            names = sorted(self.names[k] for k in waiting if waiting[k])
+            raise ScheduleError(f"the kernels of values {names} wait for each other")
         return order
 
     # ------------------------------------------------------------------------------------------------ changes

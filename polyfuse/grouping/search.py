@@ -173,13 +173,16 @@ def search(
 
 
 def of_roots(costs: Costs, roots: Iterable[frozenset[int]], granted: int | None = None) -> Grouping | None:
-    """The partition whose kernels store these values, in launch order, as it is; None where one of them is illegal."""
+    """The partition whose kernels store these values, in launch order, as it is; None where one of them is illegal, or
+    reads what none before it stores."""
     made = list(roots)
     stored, whole, kernels = frozenset[int]().union(*made), Partition(costs), list[KernelGroup]()
+    later = stored
     for each in made:
         body, loads = whole.closure(Sketch(each), (), stored)
-        if not costs.legal(body, each, loads):
+        if not loads.isdisjoint(later) or not costs.legal(body, each, loads):
             return None
+        later -= each
         kernels.append(KernelGroup(each, body, loads, costs.price(body, each, loads)))
     state = Partition.of(costs, kernels)
     queue = Queue(state, Judge(costs, Rules()), allowance(len(kernels), costs.work, granted))

@@ -51,8 +51,10 @@ fusion_log = logging.getLogger("polyfuse.fusion")
 
 
 def assemble(costs: ProgramCosts, packing: Packing, layouts: tuple[Layout, ...]) -> Plan:
-    """The plan that runs the launches of a packing, each kernel as `costs` chose it."""
+    """The plan that runs the launches of a packing, each kernel as `costs` chose it.  Raises ScheduleError where a
+    kernel reads what none before it stores, or none stores an output."""
     scop, grouping = costs.scop, packing.grouping
+    _check_stored(costs, packing)
     offsets = index_bits(scop, [costs.choice(k.body, k.roots, k.loads) for k in grouping.kernels], costs.hints)
     making = _Making(costs, offsets.bits, dict.fromkeys(offsets.guards))
     for kernels in packing.launches:
@@ -79,6 +81,19 @@ def assemble(costs: ProgramCosts, packing: Packing, layouts: tuple[Layout, ...])
         sites=tuple(making.sites),
     )
     return share_memory(plan)  # proved by order and by the reuse rule
+
+
+def _check_stored(costs: ProgramCosts, packing: Packing) -> None:
+    scop = costs.scop
+    stored = {v for v in range(costs.count) if costs.is_input(v)}
+    for kernels in packing.launches:
+        missing = {v for kernel in kernels for v in kernel.loads} - stored
+        if missing:
+            raise ScheduleError(f"{scop.statements[min(missing)].name} is read before it is stored")
+        stored |= {v for kernel in kernels for v in kernel.roots}
+    missing = set(scop.outputs) - stored
+    if missing:
+        raise ScheduleError(f"no kernel stores {scop.statements[min(missing)].name}")
 
 
 @dataclass(slots=True)

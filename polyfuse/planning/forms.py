@@ -228,8 +228,10 @@ def _cheaper_cut(
 
 
 def _staged(costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, staged: split.Staged) -> Grouping | None:
-    """The same kernels in the other form, first stages in kernels of their own; None where one of them is illegal."""
+    """The same kernels in the other form, first stages in kernels of their own, which store all that does not wait for
+    these; None where one of them is illegal."""
     numbers = {s.digest: s.id for s in others.scop.statements if isinstance(s, Statement)}
+    waiting = _waiting(others, {numbers[digest] for digest in staged.first.values() if digest in numbers})
     roots, stored = list[frozenset[int]](), set[int]()
     for kernel in grouping.kernels:
         digests = {v: s.digest for v in kernel.body if isinstance(s := costs.scop.statements[v], Statement)}
@@ -237,11 +239,23 @@ def _staged(costs: ProgramCosts, grouping: Grouping, others: ProgramCosts, stage
         later = [staged.became.get(digests.get(root, b""), b"") for root in kernel.roots]
         if not numbers.keys() >= {*first, *later}:
             return None  # a library's call, or something that the other form has no value of
-        for stage in (first, later):
-            values = frozenset([numbers[digest] for digest in stage]) - stored
-            stored |= values
-            roots += [values] if values else []
+        values, stages = {numbers[digest] for digest in later}, {numbers[digest] for digest in first}
+        if stages:
+            stages |= values - waiting
+        for stage in (stages, values - stages):
+            each = frozenset(stage - stored)
+            stored |= each
+            roots += [each] if each else []
     return of_roots(others, roots, granted(costs.options, grouping.spent))
+
+
+def _waiting(costs: ProgramCosts, values: set[int]) -> set[int]:
+    """Values that are computed of these."""
+    found = set(values)
+    for value in range(costs.count):
+        if not found.isdisjoint(costs.operands(value)):
+            found.add(value)
+    return found - values
 
 
 def in_nested_sums(
