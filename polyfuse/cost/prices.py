@@ -360,6 +360,12 @@ def _evenness(blocks: int, target: Target) -> float:
     return blocks / (target.processors * max(1, -(-blocks // target.processors)))
 
 
+IN_RECORDS = 0.82
+"""Of the instructions of functions, as they were measured alone, that threads issue which have a record each.  On an
+H200, with six powers for each of 30 million colours 593 us, with ten sines and cosines of each of 3 million elements
+85."""
+
+
 def _issued(
     scop: Scop,
     schedule: KernelSchedule,
@@ -368,14 +374,15 @@ def _issued(
     of_term: Callable[[Expr], int] = instructions,
 ) -> int:
     """Instructions of all threads that compute."""
-    folded = folded_products(scop, schedule)
-    count = applications if schedule.shared else of_term
+    folded, are_records = folded_products(scop, schedule), schedule.strategy == "records"
+    count = applications if schedule.shared and not are_records else of_term
 
     def of_body(term: Expr) -> int:
         return count(body(term))
 
     computed = [p for p in schedule.placed if p.role == "compute"]
-    return sum([placed_instructions(scop, p, sizes, schedule.threads, folded, of_body) for p in computed])
+    issued = sum([placed_instructions(scop, p, sizes, schedule.threads, folded, of_body) for p in computed])
+    return int(IN_RECORDS * issued) if are_records else issued
 
 
 def _held_apart(scop: Scop, schedule: KernelSchedule) -> float:

@@ -30,24 +30,40 @@ from polyfuse.target import is_copied
 from polyfuse.terms import Inside, Ref
 
 
-def loaded_ahead(env: Environment, loop: str, extent: Affine, body: Sequence[ir.Op]) -> list[ir.Op]:
+def loaded_ahead(
+    env: Environment,
+    loop: str,
+    extent: Affine,
+    body: Sequence[ir.Op],
+    whole: Affine | None = None,
+    unmasked: Sequence[ir.Op] = (),
+) -> list[ir.Op]:
     """The loop over `body` with its first loads in front and the others one trip early.  A loop without trips loads
-    what its masks allow of the first one, and uses nothing of it."""
-    early = [op for op in body if isinstance(op, ir.Load) and _moves(env, loop, op)]
+    what its masks allow of the first one, and uses nothing of it.  `whole`: trips that do with the body `unmasked`, all
+    or all but the last one, which then stands behind the loop."""
+    early = {op.name: op for op in body if isinstance(op, ir.Load) and _moves(env, loop, op)}
     if not early or not env.context.implies(extent - 1):
         return [ir.For(loop, extent, tuple(body))]
-    following = tuple(replace(op, name=next_name(op.name)) for op in early)
+    following = tuple(replace(op, name=next_name(op.name)) for op in early.values())
     trip = Affine.symbol(f"${loop}")
     more = ir.If(Inside((extent - trip - 2,)), at_trip(following, loop, trip + 1))
-    out: list[ir.Op] = []
-    for op in body:
-        if op in early:
-            assert isinstance(op, ir.Load)
-            out.append(ir.Let(op.name, Ref(next_name(op.name), env.arrays[_use(env, op)].dtype.compute)))
-            out += [more] if op is early[-1] else []
-        else:
-            out.append(op)
-    return [*at_trip(following, loop, Affine.of(0)), ir.For(loop, extent, tuple(out))]
+
+    def with_loaded(ops: Sequence[ir.Op], then: Sequence[ir.Op]) -> tuple[ir.Op, ...]:
+        out: list[ir.Op] = []
+        for op in ops:
+            if isinstance(op, ir.Load) and op.name in early:
+                out.append(ir.Let(op.name, Ref(next_name(op.name), env.arrays[_use(env, op)].dtype.compute)))
+                out += then if op.name == last else []
+            else:
+                out.append(op)
+        return tuple(out)
+
+    last, front = next(reversed(early)), at_trip(following, loop, Affine.of(0))
+    if whole is None:
+        return [*front, ir.For(loop, extent, with_loaded(body, [more]))]
+    behind = at_trip(with_loaded(body, ()), loop, whole)
+    main = [ir.For(loop, whole, with_loaded(unmasked, [more]))] if whole != Affine.of(0) else []
+    return [*front, *main, ir.If(Inside((extent - whole - 1,)), behind)]
 
 
 def next_name(name: str) -> str:

@@ -190,23 +190,25 @@ def loop(env: Environment, nest: LoopNest, loops: tuple[str, ...]) -> list[ir.Op
     body = lower_items(env, nest.items, (*loops, nest.digit))
     if env.schedule.threads == 1 and env.middles is None:
         return [ir.For(nest.digit, extent, body)]
-    if nest.digit in env.schedule.ahead:
-        return loaded_ahead(env, nest.digit, extent, body)
-    if trips := dict(env.schedule.rings).get(nest.digit):
+    is_ahead = nest.digit in env.schedule.ahead
+    if not is_ahead and (trips := dict(env.schedule.rings).get(nest.digit)):
         return in_ring(env, nest.digit, extent, body, trips)
     open_ = with_outcomes(body, env.context) if env.schedule.border else body  # blocks inside know more
-    if "frames" in dict(env.schedule.parameters) and (parts := _apart_from_ends(env, nest, loops, open_)):
+    is_framed = not is_ahead and "frames" in dict(env.schedule.parameters)
+    if is_framed and (parts := _apart_from_ends(env, nest, loops, open_)):
         return parts
     digits = env.schedule.digits
     loads = [p for name in leaves(nest) if (p := env.by_name.get(name)) is not None and p.role == "load"]
-    masks_cost = env.schedule.threads == 1 or _is_narrow(env, loads)
+    masks_cost = env.schedule.threads == 1 or not is_ahead and _is_narrow(env, loads)
     masks_cost = masks_cost or bool(loads) and not env.bordering and disagree(body, nest.digit, digits)
     masks_cost = masks_cost and not _is_large(env)
     whole = whole_trips(open_, nest.digit, digits) if masks_cost else None
     if whole is None or not env.context.implies(whole + 1 - extent):
-        return [ir.For(nest.digit, extent, body)]
+        return loaded_ahead(env, nest.digit, extent, body) if is_ahead else [ir.For(nest.digit, extent, body)]
     unmasked = replace(env, context=env.context.with_trips(nest.digit, whole))
     inside = lower_items(unmasked, nest.items, (*loops, nest.digit))
+    if is_ahead:
+        return loaded_ahead(env, nest.digit, extent, body, whole, inside)
     last, rest = at_trip(body, nest.digit, whole), extent - whole
     main = [ir.For(nest.digit, whole, inside)] if whole != Affine.of(0) else []
     if rest.is_constant:

@@ -153,6 +153,15 @@ def _slots_of_ends(digit: Digit) -> tuple[int, str]:
     return (-1, "") if digit.kind == "slot" and is_share_slot(digit.name) else _slot_order(digit)
 
 
+def _running(group: Group) -> frozenset[int]:
+    """Prefixes that a kernel computes, and what it makes of them: they are there at every place of a row or at none."""
+    found = set[int]()
+    for statement in group.statements():
+        if statement.scanned is not None or any(read.source in found for read in statement.reads):
+            found.add(statement.id)
+    return frozenset(found)
+
+
 class _Builder:
     def __init__(self, group: Group, proposal: Proposal) -> None:
         self.group, self.proposal, self.scop = group, proposal, group.scop
@@ -172,6 +181,7 @@ class _Builder:
         self.collective = {s.id for s in group.statements() if s.monoid is not None}
         self.window_slots = set(proposal.windows.slots)
         self.decided: dict[tuple[Affine, ...], dict[str, int]] = {}  # slots by the conditions that settle them
+        self.running = _running(group)
         self.demanded: dict[tuple[Affine, ...], dict[Access, tuple[PlaceEntry, ...]]] = {}  # by the consumer's place:
         # versions of an array that is written piece by piece read the same pieces
         self.passes = passes_of(group, proposal)
@@ -304,7 +314,11 @@ class _Builder:
     def _entries(self, read: Read, name: str, at: Mapping[str, Affine]) -> tuple[PlaceEntry, ...]:
         """Where the statement `name`, whose dimensions are `at` these places, needs what it reads."""
         where = at
-        if read.where and (decided := self._decided(tuple([w.substitute(at) for w in read.where]))):
+        if not read.where or read.source in self.running:
+            decided = dict[str, int]()
+        else:
+            decided = self._decided(tuple([w.substitute(at) for w in read.where]))
+        if decided:
             where = {dimension: entry.substitute(decided) for dimension, entry in at.items()}
         found: list[PlaceEntry] = []
         for entry in read.index:

@@ -21,37 +21,42 @@ from polyfuse.rewrites.rebuild import rebuild_program
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A view that sees one place of each row of a scan, which may be cast; the rows run along `axis`."""
+    """A view that sees one place of each row of a scan, or of what is made of one element by element; rows run along
+    `axis`."""
 
     view: View
     axis: int
 
 
 def sites(program: Program) -> tuple[Site, ...]:
-    """The views of one place of a scan that something else reads as well."""
+    """The views of one place of a scan, or of what is made of one, that something else reads as well."""
     order = tuple(expr.topological(program.outputs))
     if not any(isinstance(node, Scan) for node in order):
         return ()
     readers, outputs = expr.readers(order), {output.digest for output in program.outputs}
     found = []
     for node in order:
-        scan = _scan_of(node)
-        if scan is None or not isinstance(node, View):
+        if not isinstance(node, View) or (scan := _scan_of(node.source)) is None:
             continue
         several = readers[node.source.digest] > 1 or node.source.digest in outputs
         along = node.index[scan.axis]
-        if several and scan.dtype != bool_ and not any(name.startswith("%") for name in along.names()):
+        if several and node.source.dtype != bool_ and not any(name.startswith("%") for name in along.names()):
             found.append(Site(node, scan.axis))
     return tuple(found)
 
 
-def _scan_of(node: Node) -> Scan | None:
-    if not isinstance(node, View):
-        return None
-    source = node.source
-    if isinstance(source, Map) and source.function == "cast":
-        (source,) = source.operands
-    return source if isinstance(source, Scan) else None
+def _scan_of(source: Node) -> Scan | None:
+    """The scan that every element of `source` is made of the same element of."""
+    todo, seen = [source], set[bytes]()
+    while todo:
+        node = todo.pop()
+        if isinstance(node, Scan):
+            return node
+        if isinstance(node, Map):
+            others = [o for o in node.operands if o.shape == source.shape and o.digest not in seen]
+            seen.update(o.digest for o in others)
+            todo += others
+    return None
 
 
 def reduced(program: Program, chosen: Collection[Site]) -> Program:

@@ -44,6 +44,12 @@ def in_columns(x):
     return c / c[-1]
 
 
+def below_the_last(x):
+    """Prices of paths: the exponential of the last place, where the path stays below a barrier."""
+    s = np.exp(np.cumsum(x * 0.01, 1))
+    return np.where(s.max(axis=1) < 1.2, s[:, -1], 0)
+
+
 CASES: dict[str, tuple[Function, str]] = {
     "shares": (shares, "f32[N~32768, 2001]"),
     "shares, 16 bits": (shares, "bf16[N~32768, 2001]"),
@@ -51,6 +57,9 @@ CASES: dict[str, tuple[Function, str]] = {
     "products": (products, "f32[N~32768, 1001]"),
     "backwards": (behind_each_other, "f32[N~32768, 2001]"),
     "whole numbers": (from_the_middle, "i64[N~32768, 2001]"),
+    "of what is made of prefixes": (below_the_last, "f32[N~32768, 2001]"),
+    "of a row that lanes hold once": (below_the_last, "f32[N~400000, 256]"),
+    "of 100": (below_the_last, "bf16[N~400000, 100]"),
 }
 DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "i64": np.int64}
 
@@ -72,7 +81,9 @@ def in_one(function: Function, spec: str) -> Plan:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("function", [shares, from_the_middle, products, behind_each_other, in_columns])
+@pytest.mark.parametrize(
+    "function", [shares, from_the_middle, products, behind_each_other, in_columns, below_the_last]
+)
 def test_the_bits_are_those_of_the_element(function: Function, dtype: str) -> None:
     x = np.random.default_rng(1).integers(-3, 9, (5, 40)).astype(DTYPES[dtype])
     if dtype == "f32":
