@@ -99,7 +99,8 @@ def _near(a: Array, b: Array) -> bool:
     if a.dtype.kind != "f":
         return bool(np.array_equal(a, b))
     with np.errstate(all="ignore"):
-        same = (a == b) | ((a != a) & (b != b)) | (np.abs(a - b) <= CLOSE * np.abs(b))
+        close = np.isfinite(b) & (np.abs(a - b) <= CLOSE * np.abs(b))
+        same = (a == b) | ((a != a) & (b != b)) | close
     zeros = (a == 0) & (b == 0)
     return bool(same.all() and (np.signbit(a) == np.signbit(b))[zeros].all())
 

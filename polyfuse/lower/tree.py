@@ -122,8 +122,10 @@ def _handed_on(env: Environment) -> frozenset[str]:
 
 
 def _of_interior(env: Environment, items: Sequence[TreeItem]) -> tuple[ir.Op, ...] | None:
-    """The body of blocks inside; None where it reads what it was thought not to."""
-    whole = with_outcomes(lower_items(env, items, ()), env.context)
+    """The body of blocks inside; None where it reads what it was thought not to.  Loops that were cut have decided what
+    is known of their trips, which count from where a part begins."""
+    known = {loop: inside for loop, inside in env.context.loops.items() if loop[1:] not in (env.middles or {})}
+    whole = with_outcomes(lower_items(env, items, ()), replace(env.context, loops=known))
     read = {ref.name.partition(".")[0] for ref in value_references(whole)} if env.unread else set()
     return whole if read.isdisjoint(env.unread) else None
 

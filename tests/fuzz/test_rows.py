@@ -55,6 +55,12 @@ def test_rows_that_are_not(text: str) -> None:
     assert batch_of(written(text, (9, 4))) is None
 
 
+def test_infinity_is_near_nothing_else() -> None:
+    """The least of all rows is that of each one where one holds minus infinity, but for the others alone."""
+    program = written("x0 + np.nanmin(x0, axis=(0, 1), keepdims=True)", (3, 3), fill="special")
+    assert batch_of(program) is None
+
+
 def test_parts_hold_one_row_and_others() -> None:
     assert Batch(9, (0,)).parts == (range(1), range(1, 9), range(3, 7))
     assert Batch(2, (0,)).parts == (range(1), range(1, 2))
