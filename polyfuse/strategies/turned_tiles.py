@@ -65,19 +65,36 @@ def turned_tiles(
 ) -> Iterator[Proposal | None]:
     """Proposals for tiles of two classes, the usual one first."""
     width = situation.width(inner.extent, flat=False)
-    usual = _Shape(*_extents(situation, inner, width), width)
+    usual = _that_fits(situation, values, _Shape(*_extents(situation, inner, width), width))
     yield _transposed(situation, axes, inner, outer, values, usual)
     if not situation.has_much:
         return
     framed = _Shape(TILE, _framed_columns(situation, inner), 1, framed=True)
-    yield _transposed(situation, axes, inner, outer, values, framed)
+    yield _transposed(situation, axes, inner, outer, values, _that_fits(situation, values, framed))
     if situation.tiles:
         return
-    for shape in dict.fromkeys(_others(situation, inner, outer, usual)):
+    others = [_that_fits(situation, values, shape) for shape in _others(situation, inner, outer, usual)]
+    for shape in dict.fromkeys(others):
         if shape != usual:
             yield _transposed(situation, axes, inner, outer, values, shape)
     if (rows := _of_short_rows(situation, axes, inner, outer)) is not None:
         yield _transposed(situation, axes, axes[-2], outer, values, rows)
+
+
+def _that_fits(situation: Situation, values: Sequence[int], shape: _Shape) -> _Shape:
+    """The shape, or a half or a quarter of it that shared memory has room for as often as it holds such tiles."""
+    if situation.tiles:
+        return shape
+    held = sum(situation.scop.dtype(value).compute.itemsize for value in values)
+    least = max(FEW_LANES, shape.width)
+    while held * (shape.tile + 1) * shape.columns > situation.target.shared_per_block:
+        if max(shape.tile, shape.columns) <= least:
+            return shape
+        if shape.tile >= shape.columns:
+            shape = replace(shape, tile=shape.tile // 2)
+        else:
+            shape = replace(shape, columns=shape.columns // 2)
+    return shape
 
 
 def _others(situation: Situation, inner: AxisClass, outer: AxisClass, usual: _Shape) -> Iterator[_Shape]:

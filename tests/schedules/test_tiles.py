@@ -226,3 +226,26 @@ def test_a_softmax_of_turned_rows_is_two_kernels_of_whole_lines() -> None:
     x = np.random.default_rng(3).standard_normal((2, 36, 65)).astype(np.float32)
     (found,) = run_plan(plan, [x])
     np.testing.assert_allclose(found, turned(x.astype(np.float64)), rtol=1e-5)
+
+
+def sum_turned(*arrays):
+    return sum(arrays).T
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f32", "f64", "u8"])
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("size", [8192, 8191])
+def test_tiles_of_several_arrays_fit_in_shared_memory_together(size: int, count: int, dtype: str) -> None:
+    """Two tiles of bfloat16 that were as large as a single one were refused: a kernel without tiles took eleven times
+    what its bytes take."""
+    specs = [pf.spec(f"{dtype}[N~{size}, M~{size}]")] * count
+    plan = pf.jit(sum_turned).plan(*specs, target="h200")
+    assert {kernel.strategy for kernel in plan.kernels} == {"tiles"}
+    moved = (count + 1) * size**2 * specs[0].dtype.itemsize
+    assert sum(kernel.seconds for kernel in plan.kernels) < 3 * moved / plan.target.bandwidth
+    assert_legal(plan)
+    draw = np.random.default_rng(count)
+    shape = (70, 133) if size % 2 else (80, 144)
+    arrays = [draw.integers(0, 9, shape).astype(specs[0].dtype.numpy) for _ in range(count)]
+    (found,) = run_plan(plan, arrays)
+    np.testing.assert_array_equal(found, sum_turned(*arrays), strict=True)
