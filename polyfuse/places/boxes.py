@@ -210,6 +210,20 @@ def deal(
     return (*deal_rows(box, threads, lanes, digits, rows), along)
 
 
+def deal_along(
+    dim: int, box: Box, threads: int, vector: int, digits: dict[str, Digit], rows: int = 0, lanes_of_row: int = 0
+) -> tuple[Affine, ...]:
+    """The same with vectors and lanes along dimension `dim`."""
+    rank = len(box.extents)
+    last = dim % max(1, rank)
+    if last >= rank - 1:
+        return deal(box, threads, vector, digits, rows, lanes_of_row)
+    order = [*[d for d in range(rank) if d != last], last]
+    turned = Box(tuple([box.origin[d] for d in order]), tuple([box.extents[d] for d in order]))
+    spread = dict(zip(order, deal(turned, threads, vector, digits, rows, lanes_of_row), strict=True))
+    return tuple([spread[d] for d in range(rank)])
+
+
 def lanes_along(digits: dict[str, Digit], dim: int, lanes: int, count: int, width: int) -> Affine:
     """How the first `lanes` threads run along the last dimension, number `dim`, over `count` vectors of `width`."""
     place = _run(digits, dim, _thread(digits, 1, lanes), lanes, count, width)

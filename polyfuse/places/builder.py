@@ -34,7 +34,7 @@ from polyfuse.places.admissible import (
 )
 from polyfuse.places.boxes import (
     Unbounded,
-    deal,
+    deal_along,
     enclosing_box,
     narrow_pitch,
     odd_pitch,
@@ -399,7 +399,7 @@ class _Builder:
         elif staging.at:
             spread = tuple(entry - o for entry, o in zip(staging.at, box.origin, strict=True))
         else:
-            spread = deal(box, self.threads, vector, self.digits, staging.rows, staging.lanes)
+            spread = deal_along(staging.along, box, self.threads, vector, self.digits, staging.rows, staging.lanes)
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
         put = self._fresh(f"put_{name}")
         path = self.passes.around(put_place, staged[0].path)

@@ -45,7 +45,8 @@ class Staging:
     `strides`: of an array in memory whose rows begin anywhere, the elements from one place to the next along each
     dimension, but for multiples of `vector`: the box is filled by asynchronous copies of aligned vectors, and its rows
     lie apart as those in memory do.  `at`: where the value is put, per dimension, if not as the box is dealt to the
-    threads of a block: by the threads that make it.
+    threads of a block: by the threads that make it.  `along`: the dimension along which lanes that put lie side by
+    side, as what they make the value of lies in memory; -1: the last one.
     """
 
     loops: tuple[str, ...] = ()
@@ -56,6 +57,7 @@ class Staging:
     lanes: int = 0
     strides: tuple[int, ...] = ()
     at: tuple[Affine, ...] = ()
+    along: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,9 @@
 z[i, j] = x[i, j] + y[j, i]        i = 64*b1 + 16*q + ty,  j = 64*b0 + 4*tx + v
 z[i, j, c] = x[c, j, i]            i as there,  j = 16*b0 + tx,  c = tn:  short rows beside each other in lanes
 
-Tiles are as short as rows are, and pieces of rows that are written are whole sectors where rows begin off their
-boundaries.  Blocks follow each other along what is written or read in pieces of less.
+Where several arrays are read so, what is made of them is put there instead.  Tiles are as short as rows are, and
+pieces of rows that are written are whole sectors where rows begin off their boundaries.  Blocks follow each other along
+what is written or read in pieces of less.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
+from polyfuse.scop import Statement
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import SECTOR, WORD, sectors, written_sectors
 from polyfuse.strategies.pointwise import LINE, anchors, kept_digits
@@ -65,20 +67,47 @@ def turned_tiles(
 ) -> Iterator[Proposal | None]:
     """Proposals for tiles of two classes, the usual one first."""
     width = situation.width(inner.extent, flat=False)
+    results = _results(situation, inner, outer, values)
+    values = [*results] or values
     usual = _that_fits(situation, values, _Shape(*_extents(situation, inner, width), width))
-    yield _transposed(situation, axes, inner, outer, values, usual)
+    yield _transposed(situation, axes, inner, outer, values, usual, results)
     if not situation.has_much:
         return
     framed = _Shape(TILE, _framed_columns(situation, inner), 1, framed=True)
-    yield _transposed(situation, axes, inner, outer, values, _that_fits(situation, values, framed))
+    yield _transposed(situation, axes, inner, outer, values, _that_fits(situation, values, framed), results)
     if situation.tiles:
         return
     others = [_that_fits(situation, values, shape) for shape in _others(situation, inner, outer, usual)]
     for shape in dict.fromkeys(others):
         if shape != usual:
-            yield _transposed(situation, axes, inner, outer, values, shape)
-    if (rows := _of_short_rows(situation, axes, inner, outer)) is not None:
-        yield _transposed(situation, axes, axes[-2], outer, values, rows)
+            yield _transposed(situation, axes, inner, outer, values, shape, results)
+    if not results and (rows := _of_short_rows(situation, axes, inner, outer)) is not None:
+        yield _transposed(situation, axes, axes[-2], outer, values, rows, results)
+
+
+def _results(situation: Situation, inner: AxisClass, outer: AxisClass, values: Sequence[int]) -> dict[int, int]:
+    """The results of a group, each with its dimension along which `values` are read in rows, where these are more, and
+    all of the arrays that have both classes: what is made of them is put into shared memory, not they.  Else none."""
+    group, classes = situation.group, situation.classes
+    if len(group.roots) >= len(values):
+        return {}
+    for statement in group.statements():
+        axes = classes.statement(statement)
+        for read in statement.reads:
+            if read.source in group.loads and read.source not in values:
+                names = [n for e in read.index if isinstance(e, Affine) for n in e.names() if n.startswith("%")]
+                if not read.affine or {inner, outer} <= {axes[int(n[1:])] for n in names}:
+                    return {}
+    found: dict[int, int] = {}
+    for root in sorted(group.roots):
+        made = situation.scop.statements[root]
+        if not isinstance(made, Statement) or len(made.dtypes) > 1:
+            return {}
+        along = [k for k, d in enumerate(made.kept) if classes.of[root, d] is outer]
+        if len(along) != 1 or classes.of[root, made.kept[-1]] is not inner:
+            return {}
+        found[root] = along[0]
+    return found
 
 
 def _that_fits(situation: Situation, values: Sequence[int], shape: _Shape) -> _Shape:
@@ -171,10 +200,12 @@ def _transposed(
     axes: tuple[AxisClass, ...],
     inner: AxisClass,
     outer: AxisClass,
-    values: list[int],
+    values: Sequence[int],
     shape: _Shape,
+    results: Mapping[int, int],
 ) -> Proposal | None:
-    """A block has a tile of two classes, and one element of each other; None where sectors are whole anyway."""
+    """A block has a tile of two classes, and one element of each other; None where sectors are whole anyway.  What is
+    put into it are `values`; `results`: that these are, see `_results`."""
     tile, columns, width, row = shape.tile, shape.columns, shape.width, shape.row
     count = situation.size(row.extent) // width if row is not None else 1
     needed = tile * columns // OF_A_THREAD if row is None else tile * columns * count // VECTORS
@@ -225,7 +256,13 @@ def _transposed(
         kept_digits([b0, b1, *digits, tn, tx, ty, q, u, v], keep_threads=True),
         anchors(situation, splits),
         staging={
-            value: Staging(unless=within.name, vector=staged, lanes=_lanes_of_a_row(situation, staged, [value]))
+            value: Staging(
+                unless="" if results else within.name,
+                vector=staged,
+                apart=situation.group.body - {value} if results else frozenset(),
+                lanes=_lanes_of_a_row(situation, staged, [value]),
+                along=results.get(value, -1),
+            )
             for value in values
         },
         guards=(*guards, *situation.divisible(outer.extent, staged)) if staged > 1 else guards,
@@ -244,7 +281,7 @@ and those that get beside each other in rows, and before: 8192 x 8192 turned 70.
 x 512 x 768 99.6 and 108.8; 16384 x 8192 bytes, of which four share a word, 115 and 88."""
 
 
-def _lanes_of_a_row(situation: Situation, width: int, values: list[int]) -> int:
+def _lanes_of_a_row(situation: Situation, width: int, values: Sequence[int]) -> int:
     """Lanes of a warp that have vectors of `width` side by side, where they move elements of `values` one by one."""
     warp = situation.target.warp
     words = min(situation.scop.dtype(value).compute.itemsize for value in values) >= WORD

@@ -1,5 +1,5 @@
-"""A core's loop over rows was cut where rows are read otherwise, in a block that begins behind the cut: what is known of
-its trips was taken for trips counted from there, and a row behind the last one was stored."""
+"""A core's loop over rows was cut where rows are read otherwise, in a block that begins behind the cut: what is known
+of its trips was taken for trips counted from there, and a row behind the last one was stored."""
 
 from polyfuse.fuzz.arrays import ArrayValue
 from polyfuse.fuzz.script import agree
