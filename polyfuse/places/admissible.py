@@ -77,6 +77,22 @@ def check_scan(
         raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
 
 
+def check_carried(statement: Statement, place: Sequence[Affine], path: Sequence[tuple[str, int]]) -> None:
+    """What a prefix is so far is handed from one trip of its loop to the next in registers, of one row: no loop inside
+    goes on to another.  Raises Refused: the proof would, of each such kernel anew."""
+    if statement.scanned is None:
+        return
+    along = place[statement.scanned].names()
+    others = frozenset().union(*[entry.names() for d, entry in enumerate(place) if d != statement.scanned])
+    loops = [f"${loop}" for loop, _ in path]
+    first = next((k for k, loop in enumerate(loops) if loop in along), len(loops))
+    inside = next((loop for loop in loops[first:] if loop in others and loop not in along), None)
+    if inside is not None:
+        inner = f"each trip of the loop {inside[1:]} inside of its own"
+        sentence = f"the prefix {statement.name} is needed of other rows in {inner}"
+        raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
+
+
 def check_elected(statement: Statement, place: Sequence[Affine], along: str) -> None:
     """Any block along a digit may be the last to arrive, and it runs for all of them.  Raises Refused."""
     if any(f"${along}" in e.names() for e in place):

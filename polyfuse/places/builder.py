@@ -25,6 +25,7 @@ from polyfuse.banks import WORD
 from polyfuse.dependences import known_sizes
 from polyfuse.expr import DataIndex
 from polyfuse.places.admissible import (
+    check_carried,
     check_elected,
     check_finish,
     check_reached,
@@ -288,6 +289,7 @@ class _Builder:
         check_scan(statement, place, self.digits, self.proposal.in_order)
         summed = frozenset().union(*(place[d].steps() for d in statement.reduced)) if statement.reduced else frozenset()
         path = (*self.passes.around(first.place, first.path), *self.passes.summing(value, summed))
+        check_carried(statement, place, path)
         over_blocks = self.over_blocks.get(value)
         name = self._fresh(f"{statement.name}_share" if over_blocks else statement.name)
         if over_blocks:

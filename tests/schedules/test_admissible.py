@@ -11,7 +11,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.affine import Affine, digit
 from polyfuse.constraints import at_least_zero
-from polyfuse.places.admissible import check_reached, check_scan, check_shares
+from polyfuse.places.admissible import check_carried, check_reached, check_scan, check_shares
 from polyfuse.places.refused import Refused
 from polyfuse.schedule import Digit
 from polyfuse.scop import Statement
@@ -56,6 +56,27 @@ def test_prefixes_that_are_not_whole(at: Affine, words: str) -> None:
     check_scan(prefix, [B1, T], DIGITS)
     with pytest.raises(Refused, match=words):
         check_scan(prefix, [B1, at], DIGITS)
+
+
+def test_prefixes_go_on_in_one_row() -> None:
+    prefix, r, q = statement(lambda x: np.cumsum(x, axis=0)), digit("r"), digit("q")
+    check_carried(prefix, [r, 32 * q + T], [("q", 0), ("r", 0)])
+    check_carried(prefix, [r, T], [("r", 0), ("q", 0)])
+    with pytest.raises(Refused, match="of other rows in each trip of the loop q inside of its own"):
+        check_carried(prefix, [r, 32 * q + T], [("r", 0), ("q", 0)])
+
+
+def test_prefixes_beside_sums_of_their_rows_are_refused_before_any_proof() -> None:
+    """Refuted one by one, their kernels were taken apart into single statements: six, in twice the time."""
+
+    def function(x: Any) -> Any:
+        first = np.clip(np.cumsum(x, axis=0), -9, 9)
+        second = np.clip(np.cumsum(first, axis=0), -9, 9)
+        return second, np.where(np.abs(x) > first, np.abs(x), first * 0.5), np.clip(np.sum(first, axis=2), -9, 9)
+
+    plan = pf.jit(function).plan(pf.spec("f32[16, 300, 50000]"), target="h200")
+    assert [kernel.strategy for kernel in plan.kernels] == ["columns", "rows"]
+    assert "inside of its own" in plan.why_not("first", "sum_2").sentence
 
 
 def test_what_all_blocks_store_is_stored_where_there_are_blocks() -> None:
