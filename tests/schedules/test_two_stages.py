@@ -33,6 +33,31 @@ def test_what_first_stages_are_made_of_is_stored_before_they_are(rows: int) -> N
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+AXES = (0, 1, 2)
+CUT: dict[str, Any] = {
+    "cut at the beginning": lambda x: x[:, 1:].mean(axis=AXES),
+    "every second": lambda x: x[:, ::2].max(axis=AXES),
+    "the other way round": lambda x: np.flip(x, 1).sum(axis=AXES),
+    "differences": lambda x: ((x[:, 1:] - x[:, :-1]) ** 2).mean(axis=AXES),
+    "rolled": lambda x: np.roll(x, 1, 1).sum(axis=AXES),
+    "variances": lambda x: x[:, 1:].var(axis=AXES),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("case", CUT)
+def test_axes_that_are_no_single_one_are_reduced_by_many_blocks(case: str, dtype: str) -> None:
+    """The longest axis alone was dealt to blocks: six of them for columns of 64 x 55 x 56 x 192."""
+    function = CUT[case]
+    plan = pf.jit(function).plan(pf.spec(f"{dtype}[N~64, 56, 56, 192]"), target="h200")
+    size = 64 * 56 * 56 * 192 * plan.program.arguments[0].dtype.itemsize
+    assert sum(kernel.seconds for kernel in plan.kernels) < 2.5 * size / plan.target.bandwidth
+    assert_legal(plan)
+    x = np.random.default_rng(1).integers(-3, 4, (4, 56, 56, 192)).astype(plan.program.arguments[0].dtype.numpy)
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_allclose(found, function(x.astype(float)), rtol=1e-5, atol=1e-5)
+
+
 def test_kernels_that_wait_for_each_other_are_no_partition() -> None:
     b = Builder()
     x = b.input()
