@@ -387,6 +387,8 @@ def _inner_axes(costs: ProgramCosts, choice: Choice) -> dict[bytes, tuple[int, .
 
 def _order(scop: Scop, statement: Statement) -> dict[int, int]:
     """Of the dimensions of a statement, which of those of the array that it is made of each goes along."""
+    if not statement.reads:
+        return {}
     read = max(statement.reads, key=lambda r: len(r.index))
     names = [entry.names() if isinstance(entry, Affine) else frozenset[str]() for entry in read.index]
     along = {d: k for d in range(len(statement.extents)) for k, found in enumerate(names) if f"%{d}" in found}

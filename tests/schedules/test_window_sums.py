@@ -168,7 +168,7 @@ def test_bodies_of_thousands_of_operations_are_written_once() -> None:
     large = pf.jit(agreement_of_7).plan(*specs, target="h200")
     small = pf.jit(lambda a, b: agreement(a, b, 3)).plan(*specs, target="h200")
     assert [plan.kernels[0].strategy for plan in (large, small)] == 2 * ["window_sums"]
-    assert [plan.source().count(" / ") for plan in (large, small)] == [1, 2]
+    assert [plan.source().count(" / ") for plan in (large, small)] == [1, 3]  # in a block inside the last trip apart
     assert_legal(large)
     for shape in ((20, 140), (33, 64), (7, 8)):
         rng = np.random.default_rng(shape[0])
