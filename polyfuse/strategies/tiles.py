@@ -5,6 +5,8 @@ u[i, j] = f(x[i-1, j], ...), y[i, j] = g(u[i, j-1], ...)      u (and x) in boxes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
@@ -17,6 +19,8 @@ from polyfuse.strategies.turned_tiles import turned_tiles
 
 THREADS = 256
 STENCIL_ROWS, STENCIL_COLUMNS = 32, 64
+FARTHEST = 4
+"""Elements of a row between those that lanes side by side read, at most: further apart each has a sector of its own."""
 
 
 def tiles(situation: Situation) -> list[Proposal]:
@@ -30,11 +34,12 @@ def tiles(situation: Situation) -> list[Proposal]:
         return []
     found = []
     for along in dict.fromkeys((inner, axes[-1])):  # what most arrays run along, and what is written along
-        crossing = crossing_reads(situation, along)
+        crossing = crossing_reads(situation, along, FARTHEST)
         for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
             values = [v for v, b in crossing if b is outer]
-            made = list(turned_tiles(situation, axes, along, outer, values))
-            made.append(copied_tiles(situation, axes, along, outer, values))
+            strided = _are_strided(situation, values)
+            made = list(turned_tiles(situation, axes, along, outer, values, strided=strided))
+            made += [] if strided else [copied_tiles(situation, axes, along, outer, values)]
             found += [proposal for proposal in made if proposal is not None]
     neighbours = _neighbours(situation)
     if neighbours and len(axes) >= 2:
@@ -48,18 +53,25 @@ def _reads(situation: Situation) -> list[tuple[tuple[AxisClass, ...], Read]]:
     ]
 
 
-def crossing_reads(situation: Situation, inner: AxisClass) -> list[tuple[int, AxisClass]]:
-    """Loaded arrays that are read with unit stride along another class than the inner one."""
+def crossing_reads(situation: Situation, inner: AxisClass, farthest: int = 1) -> list[tuple[int, AxisClass]]:
+    """Loaded arrays that are read along another class than the inner one, `farthest` elements of a row apart at most.
+    """
     found: dict[tuple[int, int], tuple[int, AxisClass]] = {}
     for axes, read in _reads(situation):
         last = read.index[-1]
         if read.source not in situation.group.loads or not isinstance(last, Affine) or not read.affine:
             continue
-        along = [axes[int(a[1:])] for a, f in last.terms if isinstance(a, str) and a[0] == "%" and abs(f) == 1]
+        along = [axes[int(a[1:])] for a, f in last.terms if isinstance(a, str) and a[0] == "%" and abs(f) <= farthest]
         elsewhere = {axes[int(n[1:])].number for e in read.index[:-1] if isinstance(e, Affine) for n in _dims(e)}
         if along and along[0].number != inner.number and inner.number in elsewhere:
             found[(read.source, along[0].number)] = (read.source, along[0])
     return list(found.values())
+
+
+def _are_strided(situation: Situation, values: Sequence[int]) -> bool:
+    """Whether some elements between those that are read of these arrays are not."""
+    entries = [e for _, read in _reads(situation) if read.source in values for e in read.index]
+    return any(abs(f) > 1 for e in entries if isinstance(e, Affine) for a, f in e.terms if str(a).startswith("%"))
 
 
 def _dims(entry: Affine) -> list[str]:

@@ -63,11 +63,20 @@ class _Shape:
 
 
 def turned_tiles(
-    situation: Situation, axes: tuple[AxisClass, ...], inner: AxisClass, outer: AxisClass, values: list[int]
+    situation: Situation,
+    axes: tuple[AxisClass, ...],
+    inner: AxisClass,
+    outer: AxisClass,
+    values: list[int],
+    *,
+    strided: bool,
 ) -> Iterator[Proposal | None]:
-    """Proposals for tiles of two classes, the usual one first."""
+    """Proposals for tiles of two classes, the usual one first.  `strided`: of arrays of which elements are left out,
+    which would lie in shared memory as well: results do instead, where they may."""
     width = situation.width(inner.extent, flat=False)
-    results = _results(situation, inner, outer, values)
+    results = _results(situation, inner, outer, values, strided=strided)
+    if strided and not results:
+        return
     values = [*results] or values
     usual = _that_fits(situation, values, _Shape(*_extents(situation, inner, width), width))
     yield _transposed(situation, axes, inner, outer, values, usual, results)
@@ -85,11 +94,14 @@ def turned_tiles(
         yield _transposed(situation, axes, axes[-2], outer, values, rows, results)
 
 
-def _results(situation: Situation, inner: AxisClass, outer: AxisClass, values: Sequence[int]) -> dict[int, int]:
-    """The results of a group, each with its dimension along which `values` are read in rows, where these are more, and
-    all of the arrays that have both classes: what is made of them is put into shared memory, not they.  Else none."""
+def _results(
+    situation: Situation, inner: AxisClass, outer: AxisClass, values: Sequence[int], *, strided: bool
+) -> dict[int, int]:
+    """The results of a group, each with its dimension along which `values` are read in rows, where these are more or
+    `strided`, and all of the arrays that have both classes: what is made of them is put into shared memory, not they.
+    Else none."""
     group, classes = situation.group, situation.classes
-    if len(group.roots) >= len(values):
+    if len(group.roots) >= len(values) and not strided:
         return {}
     for statement in group.statements():
         axes = classes.statement(statement)
