@@ -54,7 +54,7 @@ def _is_elementwise(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> bool:
     16-bit floats, of which this is as true, are among them where rows begin anywhere alone: of other ways whose prices
     lie within one part in a hundred others would be taken.  By ptxas, of three vectors of neighbours in rows of 8192
     bfloat16, 58 registers, where 112 values are alive statement by statement."""
-    turned = _stages_results(scop, schedule)
+    turned = _moves_one_by_one(scop, schedule)
     boxes = any(not box.spans for box in schedule.shared) and not turned
     if boxes or schedule.of_kind("loop") or schedule.cells is not None:
         return False
@@ -71,10 +71,12 @@ def _is_elementwise(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> bool:
     return all(p.role in moves or p.role == "compute" and _is_map(scop, p) for p in schedule.placed)
 
 
-def _stages_results(scop: Scop, schedule: KernelSchedule) -> bool:
-    """Whether all that a kernel puts into shared memory are results, which it makes one by one of what it loads: of two
-    arrays of 8192 x 8192 bfloat16, whose sum is turned, 38 registers by ptxas, of four 53, of four of bytes 48."""
-    if not schedule.shared or not {box.value for box in schedule.shared} <= {*schedule.roots}:
+def _moves_one_by_one(scop: Scop, schedule: KernelSchedule) -> bool:
+    """Whether all that a kernel puts into shared memory are results, which it makes one by one of what it loads, or
+    what it loads as it lies in memory.  By ptxas, of two arrays of 8192 x 8192 bfloat16, whose sum is turned, 38
+    registers, of four 53, of four of bytes 48; of one that is turned, times a row, 40, or as what a mask takes 32."""
+    boxes = {box.value for box in schedule.shared}
+    if not boxes or not boxes <= {*schedule.roots} and schedule.strategy != "tiles":
         return False
     statements = [scop.statements[value] for value in schedule.body]
     return not any(_is_of_several(body) for s in statements if isinstance(s, Statement) for body in s.body)
