@@ -116,10 +116,11 @@ def traffic_of(
     read = wasted = again = 0
     stores = _stores(scop, schedule, target, sizes, summed)
     reads = {key: [p for ps in paths.values() for p in ps] for key, paths in passes.items()}
-    arrays = {
-        key: streamed(schedule, loads, int(touched_bytes(scop, loads, sizes) * asked[key]))
-        for key, loads in reads.items()
-    }
+    volumes = {key: int(touched_bytes(scop, loads, sizes) * asked[key]) for key, loads in reads.items()}
+    for key, paths in passes.items():  # of rows that data name any, but no more than are asked for
+        if any(isinstance(entry, str) for load in reads[key] for entry in load.place):
+            volumes[key] = min(volumes[key], sum([touched[key, path] for path in paths]))
+    arrays = {key: streamed(schedule, loads, volumes[key]) for key, loads in reads.items()}
     written = [p for p in schedule.placed if p.role == "store"]
     streams = [*arrays.values(), *[Stream(moved_bytes(scop, p, sizes), p.digits()) for p in written]]
     for key, paths in passes.items():

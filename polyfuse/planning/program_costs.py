@@ -8,12 +8,12 @@ from functools import cached_property
 from math import prod
 from types import MappingProxyType
 
-from polyfuse.affine import Affine, dimension
+from polyfuse.affine import ZERO, Affine, dimension
 from polyfuse.bindings import Layout
 from polyfuse.cost.alone import BEGIN, counted
 from polyfuse.cost.counts import box_of_rows
 from polyfuse.cost.prices import READ, WRITTEN, price
-from polyfuse.expr import Program
+from polyfuse.expr import DataIndex, Program
 from polyfuse.options import Options
 from polyfuse.places.proposal import Group
 from polyfuse.planning.choose import Choice, Pricer, Wishes, choices, is_refuted, kernel_name
@@ -175,7 +175,8 @@ class ProgramCosts:
                     if read.source == value and isinstance(statement, Statement):
                         extents = {f"%{d}": max(1, n.evaluate(self.hints)) for d, n in enumerate(statement.extents)}
                         itemsize = self.scop.dtype(value, read.component).itemsize
-                        counts.append(box_of_rows([read.index], shape, itemsize, extents))
+                        index = [ZERO if isinstance(e, DataIndex) else e for e in read.index]  # one of all, at least
+                        counts.append(box_of_rows([index], shape, itemsize, extents))
             count = self.least[value] = min(counts)
         return count
 
