@@ -88,9 +88,8 @@ def check_carried(statement: Statement, place: Sequence[Affine], path: Sequence[
     first = next((k for k, loop in enumerate(loops) if loop in along), len(loops))
     inside = next((loop for loop in loops[first:] if loop in others and loop not in along), None)
     if inside is not None:
-        inner = f"each trip of the loop {inside[1:]} inside of its own"
-        sentence = f"the prefix {statement.name} is needed of other rows in {inner}"
-        raise Refused(illegal(Hazard.COMBINE, sentence, rule="scan"))
+        rows = f"other rows, to which the loop {inside[1:]} inside of its own goes on"
+        raise Refused(illegal(Hazard.RAW, f"the prefix of {statement.name} would take in {rows}", rule="scan"))
 
 
 def check_elected(statement: Statement, place: Sequence[Affine], along: str) -> None:

@@ -37,7 +37,7 @@ def tiles(situation: Situation) -> list[Proposal]:
         crossing = crossing_reads(situation, along, FARTHEST)
         for outer in sorted({b for _, b in crossing}, key=lambda a: -a.weight)[:1]:
             values = [v for v, b in crossing if b is outer]
-            strided = _are_strided(situation, values)
+            strided = _are_strided(situation, values, (along, outer))
             made = list(turned_tiles(situation, axes, along, outer, values, strided=strided))
             made += [] if strided else [copied_tiles(situation, axes, along, outer, values)]
             found += [proposal for proposal in made if proposal is not None]
@@ -68,10 +68,14 @@ def crossing_reads(situation: Situation, inner: AxisClass, farthest: int = 1) ->
     return list(found.values())
 
 
-def _are_strided(situation: Situation, values: Sequence[int]) -> bool:
-    """Whether some elements between those that are read of these arrays are not."""
-    entries = [e for _, read in _reads(situation) if read.source in values for e in read.index]
-    return any(abs(f) > 1 for e in entries if isinstance(e, Affine) for a, f in e.terms if str(a).startswith("%"))
+def _are_strided(situation: Situation, values: Sequence[int], tile: tuple[AxisClass, AxisClass]) -> bool:
+    """Whether some elements between those that are read of these arrays along the classes of a tile are not."""
+    for axes, read in _reads(situation):
+        for entry in read.index if read.source in values else ():
+            for atom, factor in entry.terms if isinstance(entry, Affine) else ():
+                if abs(factor) > 1 and isinstance(atom, str) and atom[0] == "%" and axes[int(atom[1:])] in tile:
+                    return True
+    return False
 
 
 def _dims(entry: Affine) -> list[str]:
