@@ -201,11 +201,13 @@ def outer_axes_first(
     found: dict[bytes, tuple[int, ...]] = {}
     for kernel in grouping.kernels:
         least = costs.floor(kernel.roots, _made_of(costs, kernel.loads))
+        choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
         if least > LONG_COLUMNS * costs.target.launch * 1e12 and kernel.time > TORN_ROWS * least:
-            found |= _outer_axes(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
-        time = kernel.time + sum([k.time for k in grouping.kernels if k.roots & kernel.loads])
-        if time > max(LONG * costs.target.launch * 1e12, FEW_BLOCKS * least):
-            found |= _inner_axes(costs, costs.choice(kernel.body, kernel.roots, kernel.loads))
+            found |= _outer_axes(costs, choice)
+        before = sum([k.time for k in grouping.kernels if k.roots & kernel.loads])  # as of a copy that avoids that
+        few = choice.cost is not None and choice.cost.blocks < costs.target.processors
+        if (few or before) and kernel.time + before > max(LONG * costs.target.launch * 1e12, FEW_BLOCKS * least):
+            found |= _inner_axes(costs, choice)
     if not found:
         return costs, grouping
     if granted(costs.options, grouping.spent) == 0:

@@ -164,11 +164,12 @@ class ProgramCosts:
         return int((self.target.launch + moved + counted(BEGIN, moved)) * 1e12)
 
     def least_read(self, value: int) -> int:
-        """Bytes of a value that any reader of it reads at least."""
+        """Bytes of a value that any reader of it reads at least; those that data lead to are not asked beside others,
+        in whose kernels they mostly are."""
         count = self.least.get(value)
         if count is None:
             shape = [max(0, extent.evaluate(self.hints)) for extent in self.scop.shape(value)]
-            counts = [self.bytes(value)]
+            counts, of_data = [self.bytes(value)], list[int]()
             for reader in self.scop.readers.get(value, ()):
                 statement = self.scop.statements[reader]
                 for read in statement.reads if isinstance(statement, Statement) else ():
@@ -176,8 +177,9 @@ class ProgramCosts:
                         extents = {f"%{d}": max(1, n.evaluate(self.hints)) for d, n in enumerate(statement.extents)}
                         itemsize = self.scop.dtype(value, read.component).itemsize
                         index = [ZERO if isinstance(e, DataIndex) else e for e in read.index]  # one of all, at least
-                        counts.append(box_of_rows([index], shape, itemsize, extents))
-            count = self.least[value] = min(counts)
+                        named = index != list(read.index)
+                        (of_data if named else counts).append(box_of_rows([index], shape, itemsize, extents))
+            count = self.least[value] = min(counts if len(counts) > 1 else [*counts, *of_data])
         return count
 
     def read_by_all(self, value: int) -> int:
