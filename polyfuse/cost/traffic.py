@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from polyfuse.affine import Affine
-from polyfuse.cost.asked import asked_shares
 from polyfuse.cost.copied import copied_ends
 from polyfuse.cost.counts import Sizes, instructions, looked_up, moved_bytes, summed_digits, touched_bytes
 from polyfuse.cost.l1 import WORD, touched_by_one
@@ -83,7 +82,6 @@ def traffic_of(
     stretch: dict[Array, float] = defaultdict(lambda: 1.0)
     in_flight: dict[tuple[Array, Path], int] = defaultdict(int)
     figures: dict[Hashable, tuple[float, int, int]] = {}
-    shares = asked_shares(scop, schedule, sizes)
     for load in (p for p in schedule.placed if p.role == "load"):
         key = (load.value, load.component)
         places = [None if isinstance(e, str) else e for e in load.place]
@@ -98,7 +96,7 @@ def traffic_of(
             )
         longer, moved, of_thread = known
         stretch[key] = max(stretch[key], longer)
-        touched[key, load.path] += int(moved * shares.get(load.name, 1.0))
+        touched[key, load.path] += moved
         passes[key].setdefault(load.path, []).append(load)
         in_flight[key, load.path] += of_thread
     coming: dict[Path, int] = defaultdict(int)  # passes follow each other
