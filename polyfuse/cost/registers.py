@@ -79,14 +79,7 @@ def _moves_one_by_one(scop: Scop, schedule: KernelSchedule) -> bool:
     if not boxes or not boxes <= {*schedule.roots} and schedule.strategy != "tiles":
         return False
     statements = [scop.statements[value] for value in schedule.body]
-    return not any(_is_of_several(body) for s in statements if isinstance(s, Statement) for body in s.body)
-
-
-def _is_of_several(term: Expr) -> bool:
-    """Whether a body has a function of several instructions."""
-    if not isinstance(term, Apply):
-        return False
-    return FUNCTIONS[term.function].cost >= OF_SEVERAL or any(map(_is_of_several, term.operands))
+    return all(_side_by_side(body) < 1.0 for s in statements if isinstance(s, Statement) for body in s.body)
 
 
 def _leaves_gaps(scop: Scop, schedule: KernelSchedule, load: Placed, sizes: Sizes) -> bool:

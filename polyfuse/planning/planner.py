@@ -24,7 +24,7 @@ from polyfuse.planning.forms import (
     in_one_pass,
     in_one_pass_at_once,
     in_two_stages,
-    outer_axes_first,
+    some_axes_first,
     with_places_reduced,
 )
 from polyfuse.planning.index_ranges import settle_bounds
@@ -99,7 +99,7 @@ def plan_program(
         costs, grouping = in_one_pass(costs, grouping, tuple(layouts))  # dependent reductions, if that is cheaper
     costs, grouping = with_places_reduced(costs, grouping, tuple(layouts))  # what all of a row of a scan need, likewise
     costs, grouping = in_nested_sums(costs, grouping, tuple(layouts))  # totals of what is summed anyway, likewise
-    costs, grouping = outer_axes_first(costs, grouping, tuple(layouts))  # planes of short rows as columns, likewise
+    costs, grouping = some_axes_first(costs, grouping, tuple(layouts))  # planes of short rows as columns, likewise
     grouping = proved(costs, grouping)  # isl proves every final kernel; refuted ones are taken apart
     costs, grouping = by_where_rows_begin(costs, grouping, tuple(layouts))  # columns of odd rows, if that is cheaper
     costs, grouping = in_two_stages(costs, grouping, tuple(layouts))  # sums of many shares, likewise

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from polyfuse.affine import Affine
+from polyfuse.scop import Read
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.situation import Situation
 
@@ -15,17 +18,22 @@ def loaded_along(situation: Situation) -> list[frozenset[AxisClass]]:
         of = situation.classes.statement(statement)
         for read in statement.reads:
             if read.source in situation.group.loads:
-                names = [n for e in read.index if isinstance(e, Affine) for n in e.names() if n.startswith("%")]
-                found.append(frozenset(of[int(name[1:])] for name in names))
+                found.append(along(of, read))
     return found
+
+
+def along(of: Sequence[AxisClass], read: Read) -> frozenset[AxisClass]:
+    """The classes along which a read goes, `of` the dimensions of the statement that reads."""
+    names = [n for e in read.index if isinstance(e, Affine) for n in e.names() if n.startswith("%")]
+    return frozenset(of[int(name[1:])] for name in names)
 
 
 def are_chosen(situation: Situation, inner: AxisClass) -> bool:
     """Whether data choose the rows of some array that is read along `inner`, element by element."""
     for statement in situation.group.statements():
-        along = {f"%{d}" for d, axis in enumerate(situation.classes.statement(statement)) if axis is inner}
+        names = {f"%{d}" for d, axis in enumerate(situation.classes.statement(statement)) if axis is inner}
         for read in statement.reads:
             last = read.index[-1] if read.index else None
-            if not read.affine and isinstance(last, Affine) and along & last.names():
+            if not read.affine and isinstance(last, Affine) and names & last.names():
                 return True
     return False

@@ -21,6 +21,7 @@ from polyfuse.scop import Statement
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import SECTOR, WORD, sectors, written_sectors
 from polyfuse.strategies.pointwise import LINE, anchors, kept_digits
+from polyfuse.strategies.reads import along
 from polyfuse.strategies.situation import Situation, as_read, block, mixed, power_above, power_below, slot, thread
 
 TILE, COLUMNS = 64, 64
@@ -106,24 +107,23 @@ def _results(
     for statement in group.statements():
         axes = classes.statement(statement)
         for read in statement.reads:
-            if read.source in group.loads and read.source not in values:
-                names = [n for e in read.index if isinstance(e, Affine) for n in e.names() if n.startswith("%")]
-                if not read.affine or {inner, outer} <= {axes[int(n[1:])] for n in names}:
-                    return {}
+            beside = read.source in group.loads and read.source not in values
+            if beside and (not read.affine or {inner, outer} <= along(axes, read)):
+                return {}
     found: dict[int, int] = {}
     for root in sorted(group.roots):
         made = situation.scop.statements[root]
         if not isinstance(made, Statement) or len(made.dtypes) > 1:
             return {}
-        along = [k for k, d in enumerate(made.kept) if classes.of[root, d] is outer]
-        if len(along) != 1 or classes.of[root, made.kept[-1]] is not inner:
+        dims = [k for k, d in enumerate(made.kept) if classes.of[root, d] is outer]
+        if len(dims) != 1 or classes.of[root, made.kept[-1]] is not inner:
             return {}
-        found[root] = along[0]
+        found[root] = dims[0]
     return found
 
 
 def _that_fits(situation: Situation, values: Sequence[int], shape: _Shape) -> _Shape:
-    """The shape, or a half or a quarter of it that shared memory has room for as often as it holds such tiles."""
+    """The shape, or a part of it that shared memory has room for as often as it holds such tiles."""
     if situation.tiles:
         return shape
     held = sum(situation.scop.dtype(value).compute.itemsize for value in values)

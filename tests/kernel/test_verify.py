@@ -399,4 +399,8 @@ def test_a_name_bound_in_both_branches_is_bound() -> None:
 
 @pytest.mark.parametrize("name", kernels.CASES)
 def test_good_kernels_pass(name: str) -> None:
-    verify_kernel(kernels.CASES[name]().kernel)
+    """And are refused without the arrays that they name."""
+    good = kernels.CASES[name]().kernel
+    verify_kernel(good)
+    with pytest.raises(KernelError):
+        verify_kernel(replace(good, parameters=()))

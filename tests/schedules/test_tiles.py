@@ -236,8 +236,8 @@ def sum_turned(*arrays):
 @pytest.mark.parametrize("count", [2, 3, 4])
 @pytest.mark.parametrize("size", [8192, 8191])
 def test_tiles_of_several_arrays_fit_in_shared_memory_together(size: int, count: int, dtype: str) -> None:
-    """Two tiles of bfloat16 that were as large as a single one were refused: a kernel without tiles took eleven times
-    what its bytes take."""
+    """Two tiles of bfloat16 that were as large as a single one were refused: without tiles a sum of two of 8192 x 3 x
+    8192, with their last axis in front, took an H200 2969 us, 291 so."""
     specs = [pf.spec(f"{dtype}[N~{size}, M~{size}]")] * count
     plan = pf.jit(sum_turned).plan(*specs, target="h200")
     assert {kernel.strategy for kernel in plan.kernels} == {"tiles"}
