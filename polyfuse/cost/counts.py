@@ -9,6 +9,7 @@ from math import gcd, prod
 from sys import maxsize
 
 from polyfuse.affine import Affine, Atom
+from polyfuse.dtypes import DType
 from polyfuse.places.narrow_cells import as_in_memory
 from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
@@ -308,6 +309,11 @@ def instructions(term: Expr) -> int:
     return _issued(term) + sum(instructions(o) for o in term.operands)
 
 
+def of_function(function: str, dtype: DType) -> int:
+    """Instructions of one application that gives a result of `dtype`, whatever its operands."""
+    return ISSUED.get(dtype.compute.name, {}).get(function, 1)
+
+
 def _issued(term: Apply) -> int:
     """Of the function itself; integers are divided by constants in products, and by powers of two in shifts."""
     first, last = term.operands[0], term.operands[-1]
@@ -316,7 +322,7 @@ def _issued(term: Apply) -> int:
         return 1 if shifts else BY_CONSTANT[term.dtype.itemsize]
     if term.function == "power" and isinstance(first, Const):
         return POWER_OF_CONSTANT
-    each = ISSUED.get(term.dtype.compute.name, {}).get(term.function, 1)
+    each = of_function(term.function, term.dtype)
     return each if term.dtype.compute is term.dtype else max(1, each // APPROXIMATED)
 
 

@@ -339,7 +339,8 @@ def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[st
         each = max(1, scop.dtype(placed.value, placed.component).compute.itemsize // 4)
         if placed.name in held:
             spans = [(high - low + 1, high - low + 1 - run) for low, high, run in held[placed.name]]
-            outer = next((d for d, (_, _, run) in enumerate(held[placed.name]) if run), 0)
+            walked = [] if placed.path else [d for d, (_, _, run) in enumerate(held[placed.name]) if run]
+            outer = next(iter(walked), -1)  # loads of a trip begin together
             words[placed.name] = each * prod([min(n, r + 1) if d == outer else n for d, (n, r) in enumerate(spans)])
         elif placed.role == "compute":
             words[placed.name] = max(1, _words(scop, placed, sizes) // _outermost(placed, slots))

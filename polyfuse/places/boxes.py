@@ -380,6 +380,11 @@ def short_rows_pitch(
     return min(tried, key=lambda pitch: turns_at(spread, pitch, itemsize, unit * itemsize, digits))
 
 
+def plain_pitch(box: Box) -> tuple[int, ...]:
+    """Elements between neighbours of rows that follow each other."""
+    return _outer_pitch(box, box.extents[-1], (1,)) if len(box.extents) > 1 else (1,)
+
+
 def _outer_pitch(box: Box, rows: int, inner: tuple[int, ...]) -> tuple[int, ...]:
     """`rows`: elements from one row, or from one of what rows of a few elements make up, to the next; `inner`: between
     neighbours inside of one."""

@@ -40,6 +40,7 @@ from polyfuse.places.boxes import (
     narrow_pitch,
     odd_pitch,
     only_slots,
+    plain_pitch,
     short_rows_pitch,
     without_floors,
 )
@@ -399,12 +400,13 @@ class _Builder:
         if copies is not None:
             box, spread = copies.box, copies.spread
         elif staging.at:
+            box = replace(box, extents=(*box.extents[:-1], -(-box.extents[-1] // vector) * vector))
             spread = tuple(entry - o for entry, o in zip(staging.at, box.origin, strict=True))
         else:
             spread = deal_along(staging.along, box, self.threads, vector, self.digits, staging.rows, staging.lanes)
         put_place = tuple(o + s for o, s in zip(box.origin, spread, strict=True))
         put = self._fresh(f"put_{name}")
-        path = self.passes.around(put_place, staged[0].path)
+        path = self.passes.around(put_place, staged[0].path) or self.passes.alone(put_place)
         self.drafts[put] = _Draft(Placed(put, "put", value, put_place, path), [""])
         by_place: dict[tuple[tuple[PlaceEntry, ...], Path], list[_Need]] = defaultdict(list)
         for need in staged:
@@ -413,18 +415,21 @@ class _Builder:
             get = self._fresh(f"{name}_s")
             self.drafts[get] = _Draft(Placed(get, "get", value, place, at), [put])
             self._provide(same, get)
+        whole = bool(staging.at) and vector > 1  # accesses of several elements of one row
         short, dtype = staging.rows > 0, self.scop.dtype(value)
         itemsize = dtype.compute.itemsize
         if copies is not None:
             pitch = copied_pitch(copies, strides, vector, dtype.itemsize, places, self.digits)
         elif short:
             pitch = short_rows_pitch(box, itemsize, spread, self.digits)
+        elif whole:
+            pitch = plain_pitch(box)
         elif itemsize < WORD:
             pitch = narrow_pitch(box, itemsize, [put_place, *places], self.digits)
         else:
             pitch = odd_pitch(box, [put_place, *places], self.digits)
         width = vector if strides else 0
-        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short, copied=width))
+        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short or whole, copied=width))
         return [*spared, _Need(put_place, path, staged[0].component, put, 0)]
 
     # ---------------------------------------------------------------- windows of registers

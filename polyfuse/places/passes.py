@@ -44,6 +44,11 @@ class Passes:
             depth -= 1
         return consumer[: depth or (consumer[0][0] in self.meeting)]
 
+    def alone(self, place: tuple[Affine, ...]) -> Path:
+        """The loops that fill a box which is read behind all of them: in their first pass."""
+        used = frozenset().union(*[entry.names() for entry in place])
+        return tuple((loop, 0) for loop in self.loops if f"${loop}" in used)
+
     def summing(self, value: int, summed: frozenset[str]) -> Path:
         """The loops among the digits that a reduction sums over, in the passes in which it does."""
         return tuple((loop, self.depth[value].get(loop, 0)) for loop in self.loops if f"${loop}" in summed)

@@ -16,12 +16,11 @@ from polyfuse.errors import ScheduleError
 from polyfuse.grouping.at_once import at_once, comes_near
 from polyfuse.grouping.partition import KernelGroup
 from polyfuse.grouping.search import Grouping, of_roots
-from polyfuse.options import Options
 from polyfuse.planning.choose import Choice
 from polyfuse.planning.outlook import MARGIN
 from polyfuse.planning.program_costs import ProgramCosts, other_form
 from polyfuse.planning.proving import proved
-from polyfuse.planning.wishes import granted, grouped
+from polyfuse.planning.wishes import granted, grouped, keeps_its_form
 from polyfuse.rewrites import last_places, split
 from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.nested import nested, nestings
@@ -77,7 +76,7 @@ def in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, 
     pass more than once over what both reduce; proved where there is one.  What the user steers by name, rounds step by
     step, or wants alike in every batch, stays as it is."""
     scop = costs.scop
-    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+    if costs.target.kind == "cpu" or keeps_its_form(costs.options):
         return costs, grouping
     numbers = {s.digest: s.id for s in scop.statements if isinstance(s, Statement)}
     found = [(s, {numbers[r.digest] for r in (*s.firsts, s.total)}) for s in sites(scop.program)]
@@ -96,7 +95,7 @@ def in_one_pass(costs: ProgramCosts, grouping: Grouping, layouts: tuple[Layout, 
 def in_one_pass_at_once(costs: ProgramCosts, layouts: tuple[Layout, ...]) -> tuple[ProgramCosts, Grouping] | None:
     """The form above, searched unless it comes near what its bytes take, where partitions that need no search say
     already that it is cheaper; None where a search of the program as it is has to tell."""
-    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+    if costs.target.kind == "cpu" or keeps_its_form(costs.options):
         return None
     found = sites(costs.scop.program)
     if not found or granted(costs.options, 0) is not None:
@@ -124,7 +123,7 @@ def with_places_reduced(
 ) -> tuple[ProgramCosts, Grouping]:
     """The cheaper of a program and the one in which single elements of scans that are read besides are reductions;
     proved where there are any."""
-    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+    if costs.target.kind == "cpu" or keeps_its_form(costs.options):
         return costs, grouping
     found = last_places.sites(costs.scop.program)
     if not found or len(grouping.kernels) == 1:
@@ -140,7 +139,7 @@ def in_two_stages(
 ) -> tuple[ProgramCosts, Grouping]:
     """The cheaper of a program and the one in which a second kernel adds up the shares of those sums that would keep
     one block of the first busy for longer than a launch takes; proved."""
-    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+    if costs.target.kind == "cpu" or keeps_its_form(costs.options):
         return costs, grouping
     cuts: dict[bytes, split.Cut] = {}
     for choice in [*[costs.choice(k.body, k.roots, k.loads) for k in grouping.kernels], *_in_one(costs, grouping)]:
@@ -179,7 +178,7 @@ def by_where_rows_begin(
 ) -> tuple[ProgramCosts, Grouping]:
     """The cheaper of a program and the one that sums rows which begin alike in memory apart, so that a thread reads
     whole vectors of them; proved."""
-    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+    if costs.target.kind == "cpu" or keeps_its_form(costs.options):
         return costs, grouping
     cuts: dict[bytes, split.Cut] = {}
     for kernel in grouping.kernels:
@@ -196,7 +195,7 @@ def some_axes_first(
     """The cheaper of a program and the one that reduces the outer axes of planes before their rows, where these are
     read in parts of sectors: what is reduced first lies in columns of memory; or all axes but the outermost one, where
     these are no single one and blocks would be few; proved."""
-    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+    if costs.target.kind == "cpu" or keeps_its_form(costs.options):
         return costs, grouping
     found: dict[bytes, tuple[int, ...]] = {}
     for kernel in grouping.kernels:
@@ -273,7 +272,7 @@ def in_nested_sums(
 ) -> tuple[ProgramCosts, Grouping]:
     """The cheaper of a program and the one in which totals are sums of sums along fewer axes that there are; proved
     where that is likely to be cheaper."""
-    if costs.target.kind == "cpu" or _keeps_its_form(costs.options):
+    if costs.target.kind == "cpu" or keeps_its_form(costs.options):
         return costs, grouping
     found = nestings(costs.scop.program)
     if not found or grouping.time < LONG * costs.target.launch * 1e12:
@@ -399,12 +398,6 @@ def _order(scop: Scop, statement: Statement) -> dict[int, int]:
         return along
     below = _order(scop, source)
     return {d: below[k] for d, k in along.items() if k in below}
-
-
-def _keeps_its_form(options: Options) -> bool:
-    """Whether values are what the user steers by name, rounds step by step, or wants alike in every batch."""
-    steered = options.together or options.apart or options.tiles or options.strategies or options.max_fusion_size
-    return bool(options.fuse != "all" or options.round == "every-op" or options.batch_invariant or steered)
 
 
 def _cheaper(

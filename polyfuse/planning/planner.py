@@ -10,6 +10,7 @@ from functools import partial
 from polyfuse import expr
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard, Layout
+from polyfuse.cost.counts import of_function
 from polyfuse.cost.prices import price
 from polyfuse.cost.scatters import way_seconds
 from polyfuse.errors import Source
@@ -33,7 +34,8 @@ from polyfuse.planning.members import packed
 from polyfuse.planning.program_costs import program_costs, size_hints
 from polyfuse.planning.proving import proved, shaken
 from polyfuse.planning.split_scans import split_scans
-from polyfuse.planning.wishes import NO_REGISTERS, check_wishes, grouped, refuse, settled
+from polyfuse.planning.wishes import NO_REGISTERS, check_wishes, grouped, keeps_its_form, refuse, settled
+from polyfuse.rewrites.byte_tables import byte_tables
 from polyfuse.rewrites.compared_positions import compared_positions
 from polyfuse.rewrites.factors import factors_apart
 from polyfuse.rewrites.gathers import sink_gathers
@@ -73,6 +75,8 @@ def plan_program(
     program = unstacked(program)  # reductions of a stack are operations on its arrays
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
     program = sink_moves(program)  # of a computed array that is moved around, what it is computed of is moved
+    if not keeps_its_form(options):
+        program = byte_tables(program, hints, of_function)  # long functions of bytes are looked up
     shorts, keys, sums = tuple[Guard, ...](), tuple[AnyGuard, ...](), tuple[AnyGuard, ...]()
     if target.kind == "cuda":
         program, keys = ordered_scatters(  # updates are sorted by their place, or merged as they come

@@ -46,6 +46,12 @@ def settled(options: Options, program: Program) -> Options:
     return replace(options, contract=False, round="every-op", library=False)
 
 
+def keeps_its_form(options: Options) -> bool:
+    """Whether values are what the user steers by name, rounds step by step, or wants alike in every batch."""
+    steered = options.together or options.apart or options.tiles or options.strategies or options.max_fusion_size
+    return bool(options.fuse != "all" or options.round == "every-op" or options.batch_invariant or steered)
+
+
 def grouped(costs: ProgramCosts, spent: int = 0) -> Grouping:
     """The cheapest partition that respects the user's options, but for wishes that are illegal; not shaken yet.
     `spent`: work of earlier searches for the same plan."""

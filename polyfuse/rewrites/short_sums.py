@@ -1,20 +1,22 @@
 """Sums of small integers are 32-bit numbers inside a kernel where they fit, and as wide as NumPy's in memory.
 
     y = sum(i64(m), axis=1)    ->    y = i64(sum(i32(m), axis=1))    where m is of booleans: at most 2**31 - 1 a row
+    y = sum(f64(m), axis=1)    ->    y = f64(sum(i32(m), axis=1))    likewise, or of i64, as in means
 
-The bits are the same: no sum of any part leaves the range.  A 64-bit number is two registers, and two instructions
-wherever it is added, selected or sent.
+The bits are the same: no sum of any part leaves the range, nor is one rounded.  A 64-bit number is two registers, and
+two instructions wherever it is added, selected or sent; and a processor makes few float64 of integers at a time.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 from polyfuse import expr
 from polyfuse.bindings import AnyGuard, VolumeGuard
-from polyfuse.dtypes import bool_, i32, i64, integer_limits, u64
+from polyfuse.dtypes import bool_, f64, i32, i64, integer_limits, u64
 from polyfuse.expr import Map, Node, Program, Reduce, Scan, Shape
 from polyfuse.rewrites.rebuild import rebuild_program
 
@@ -35,19 +37,26 @@ def short_sums(program: Program, hints: Mapping[str, int]) -> tuple[Program, tup
     """The program with short sums, and guards for the sizes for which they fit.  `hints`: typical sizes."""
     guards: dict[AnyGuard, None] = {}
     inner: set[bytes] = set()
+    readers = Counter([o.digest for node in expr.topological(program.outputs) for o in expr.operands_of(node)])
+    readers.update([output.digest for output in program.outputs])
 
     def change(original: Node, node: Node) -> Node:
-        del original
         match node:
-            case Reduce(monoid="sum", operands=(operand,), axes=axes) if node.dtype in LONG:
+            case Reduce(monoid="sum", operands=(operand,), axes=axes) if node.dtype in (*LONG, f64):
                 over: Shape = tuple(operand.shape[a] for a in axes)
             case Scan(monoid="sum", operand=operand, axis=axis) if node.dtype in LONG:
                 over = (operand.shape[axis],)
             case _:
                 return node
         short = _short(operand)
-        if short is None or short.least < 0 and node.dtype == u64 or not _fits(short, over, hints, guards):
+        if short is None or short.least < 0 and node.dtype == u64:
             return node
+        if node.dtype == f64 and not all(_is_read_once(o, readers) for o in expr.operands_of(original)):
+            return node  # moments need the elements as they are
+        if not _fits(short, over, hints, guards):
+            if node.dtype != f64:
+                return node
+            short = replace(short, node=expr.map_("cast", [short.node], i64))
         if isinstance(node, Reduce):
             total: Node = expr.reduce_(node.monoid, [short.node], node.axes)
         else:
@@ -57,6 +66,13 @@ def short_sums(program: Program, hints: Mapping[str, int]) -> tuple[Program, tup
 
     rebuilt = rebuild_program(program, change)
     return replace(rebuilt, inner=rebuilt.inner | inner), tuple(guards)
+
+
+def _is_read_once(node: Node, readers: Counter[bytes]) -> bool:
+    """Whether one reduction alone reads a node, and what it is a view of."""
+    while readers[node.digest] == 1 and isinstance(node, expr.View):
+        node = node.source
+    return readers[node.digest] == 1
 
 
 def _short(node: Node) -> Short | None:

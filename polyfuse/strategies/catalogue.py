@@ -30,6 +30,8 @@ from polyfuse.strategies.row_tiles import row_tiles
 from polyfuse.strategies.serial import serial
 from polyfuse.strategies.shared_factors import shared_factors
 from polyfuse.strategies.situation import Situation
+from polyfuse.strategies.stacked import stacked
+from polyfuse.strategies.staged_scans import staged_scans
 from polyfuse.strategies.tiles import tiles
 from polyfuse.strategies.tiles_cpu import tiles_cpu
 from polyfuse.strategies.window_sums import window_sums
@@ -55,6 +57,7 @@ STRATEGIES = (
     planes,  # rows that are reduced together, side by side
     window_sums,  # all of what neighbouring elements give, as the residual of a stencil
     groups,  # short rows side by side, reduced with what lies behind them
+    staged_scans,  # prefixes whose neighbours along a row are needed
     prefix,  # scans in fewer threads than a block could have
     in_order,  # long scans of few rows, from block to block
     one_pass,  # results along both dimensions of a matrix
@@ -79,7 +82,9 @@ def propose(situation: Situation) -> Iterator[Iterator[Proposal]]:
 
 
 def _ways(situation: Situation, proposal: Proposal) -> Iterator[Proposal]:
-    """How the shares of blocks meet: by the block elected, or in any order where the user allows it."""
+    """Results that are stacked beside each other in one thread; and how the shares of blocks meet: by the block
+    elected, or in any order where the user allows it."""
+    proposal = stacked(situation, proposal)
     yield proposal
     merged = merged_by_atomics(situation, proposal)
     if merged is not None:

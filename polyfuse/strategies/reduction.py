@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable
 
 from polyfuse.affine import Affine
-from polyfuse.places.proposal import Combination, Proposal
+from polyfuse.places.proposal import Combination, Proposal, Windows
 from polyfuse.scalars import CASCADES
 from polyfuse.schedule import IN_PIECES, Digit
 from polyfuse.strategies.atomics import ATOMIC
@@ -27,6 +27,7 @@ from polyfuse.strategies.framed_scans import framed_scans
 from polyfuse.strategies.frames import Frame, common_frame
 from polyfuse.strategies.frames import frame as frame_of
 from polyfuse.strategies.held import comes_back
+from polyfuse.strategies.neighbour_rows import NEIGHBOURS, Neighbours, neighbour_columns, neighbours, row_shapes
 from polyfuse.strategies.nesting import around
 from polyfuse.strategies.pieces import of_rows, order
 from polyfuse.strategies.pointwise import anchors, kept_digits
@@ -81,6 +82,7 @@ def reduction(situation: Situation) -> list[Proposal]:
     over = [a for a in situation.axes if a.reduced_by or a.scanned_by]
     found: list[Proposal | None] = []
     frame = None if inner in over else _frame_of_columns(situation, inner, over)
+    near = neighbours(situation, inner)
     if inner not in over:
         few = max(a.size(situation.hints) for a in over) <= FEW_ROWS
         is_long = inner.size(situation.hints) >= LEAST_TALL and situation.width(inner.extent, flat=False) == 1
@@ -91,6 +93,9 @@ def reduction(situation: Situation) -> list[Proposal]:
         columns = [_columns(situation, inner, over, lanes, threads) for lanes, threads in shapes]
         if frame is not None:
             columns += [_columns(situation, inner, over, *shape, frame=frame) for shape in COLUMN_SHAPES]
+        if (close := neighbour_columns(situation, _longest(situation, over))) is not None:
+            kinds = [(*shape, waves) for shape in COLUMN_SHAPES for waves in (0, *WAVES)]
+            columns += [_columns(situation, inner, over, *kind, near=close) for kind in kinds]
         found = list({p.parameters: p for p in columns if p is not None}.values())
     if inner in over or situation.target.kind != "cpu":
         along = inner if inner in over else over[-1]
@@ -109,10 +114,12 @@ def reduction(situation: Situation) -> list[Proposal]:
         ways += [rows(inner, Way.STREAM)] if _may_stream(situation, ways[0], over) else []
         found += list({p.parameters: p for p in ways}.values())
         found += _several_rows(situation, inner, over) if along is inner else []
+        if near is not None:
+            found += [_rows(situation, inner, over, s, near=near) for s in row_shapes(situation, inner, near, many)]
         if along is inner:
             found += framed_scans(situation, inner) if inner.scanned_by else framed_rows(situation, inner, over)
     if situation.target.kind != "cpu" and not situation.scans:
-        found += _shared(situation, inner, over, frame)
+        found += _shared(situation, inner, over, frame, near)
     return [p for p in found if p is not None]
 
 
@@ -125,10 +132,11 @@ def _may_stream(situation: Situation, rows: Proposal, over: list[AxisClass]) -> 
 
 
 def _shared(
-    situation: Situation, inner: AxisClass, over: list[AxisClass], framed: Frame | None
+    situation: Situation, inner: AxisClass, over: list[AxisClass], framed: Frame | None, near: Neighbours | None
 ) -> list[Proposal | None]:
     """Proposals that deal the longest reduced class to blocks; none where the user names tiles, but neither a share nor
-    how shares meet, nor where blocks would need the total of all before they end.  `framed`: the frame of columns."""
+    how shares meet, nor where blocks would need the total of all before they end.  `framed`: the frame of columns;
+    `near`: what rows are read at neighbours of."""
     if situation.tiles and not {"share", ATOMIC} & situation.tiles.keys():
         return []
     long = max(over, key=lambda a: (a.size(situation.hints), -a.number))
@@ -143,6 +151,7 @@ def _shared(
             found.append(_shared_rows(situation, inner, over, long, waves))
             frame = _frame_of_shares(situation, inner, over)
             found += [_shared_rows(situation, inner, over, long, waves, frame)] if frame else []
+            found += [_shared_rows(situation, inner, over, long, waves, near=near)] if near else []
         else:
             shapes = COLUMN_SHAPES
             found += [_columns(situation, inner, over, lanes, threads, waves) for lanes, threads in shapes]
@@ -158,11 +167,13 @@ def _shared_rows(
     long: AxisClass,
     waves: int,
     frame: Frame | None = None,
+    near: Neighbours | None = None,
 ) -> Proposal | None:
     """Rows, the longest reduced class (perhaps the row itself) dealt to blocks.  `frame`: of rows that begin anywhere,
-    whose shares are cut where memory has vectors."""
+    whose shares are cut where memory has vectors.  `near`: of what neighbours along them give."""
     parallel = situation.nearest(a for a in situation.axes if a not in over)
     width = frame.width if frame else situation.width(inner.extent, flat=situation.axes == (inner,))
+    width = near.width if near else width
     is_ragged = width > situation.width(inner.extent, flat=False)  # its ends are masked in the outer blocks alone
     lanes, most = _lanes_of(situation, inner, width)
     tx, c, v = thread("tx", 1, lanes), slot("c", most), slot("v", width)
@@ -191,14 +202,15 @@ def _shared_rows(
         "rows",
         (
             *(("threads", lanes), ("lanes", lanes), ("chunks", c.count)),
-            *(("vector", width), *([("frames", 1)] if frame else [])),
+            *(("vector", width), *([("frames", 1)] if frame else []), *([(NEIGHBOURS, 1)] if near else [])),
             ("share", steps * (span if long is inner else 1)),
         ),
         kept,
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, r] if d in kept),
-        guards=frame.guards if frame else () if is_ragged else situation.divisible(inner.extent, width),
+        guards=cut.guards if (cut := frame or near) else () if is_ragged else situation.divisible(inner.extent, width),
         combines={b.name: combination(b, None if keeps(situation, long, inner) else tx, situation)},
+        windows=near.windows if near else Windows((), {}),
         border=is_ragged,
     )
 
@@ -290,8 +302,10 @@ def _rows(
     shape: RowShape,
     several: int = 1,
     results: AxisClass | None = None,
+    near: Neighbours | None = None,
 ) -> Proposal:
-    """`several`: rows of each lane at once.  `results`: a short class of which each lane has all."""
+    """`several`: rows of each lane at once.  `results`: a short class of which each lane has all.  `near`: rows of what
+    neighbours along them give."""
     parallel = situation.nearest(a for a in situation.axes if a not in over)
     longest = _longest(situation, parallel) if parallel else None  # is dealt to threads too
     tx, ty = thread("tx", 1, shape.lanes), thread("ty", shape.lanes, shape.rows)
@@ -319,6 +333,7 @@ def _rows(
         splits[inner.number] = mixed((r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1))
     splits |= loop_splits | dict(beside.splits)
     count = of_rows(situation, inner) if looped and shape.width > 1 and not situation.scans else 1
+    pieces = order(situation, inner) if count > 1 else ()
     ordered = [*digits, tx, ty, *loops, *([r] if looped else []), q, every, c, v, *beside.slots]
     return Proposal(
         "rows",
@@ -330,11 +345,13 @@ def _rows(
             *([("columns", every.count)] if results is not None else []),
             ("chunks", shape.chunks),
             ("vector", shape.width),
+            *([(NEIGHBOURS, 1)] if near else []),
         ),
         kept_digits(ordered, keep_threads=True),
         anchors(situation, splits),
         loops=tuple(d.name for d in [*loops, *([r] if looped else [])]),
-        guards=(*guards, *beside.guards, *(order(situation, inner) if count > 1 else ())),
+        guards=(*guards, *(near.guards if near else ()), *beside.guards, *pieces),
+        windows=near.windows if near else Windows((), {}),
         border=not parallel and is_ragged(situation, inner),
     )
 
@@ -351,9 +368,11 @@ def _columns(
     threads: int,
     waves: int = 0,
     frame: Frame | None = None,
+    near: Neighbours | None = None,
 ) -> Proposal | None:
     """`waves`: deal the longest reduced class to blocks as well; None where that leaves one share.  `frame`: of rows
-    that begin anywhere, alike in what a block sums, in vectors that begin where memory has them."""
+    that begin anywhere, alike in what a block sums, in vectors that begin where memory has them.  `near`: a thread has
+    neighbours along the longest reduced class."""
     parallel = situation.nearest(a for a in situation.axes if a not in over and a is not inner)
     over = sorted(over, key=lambda a: (a.size(situation.hints), -a.number))
     main, rest = over[-1], over[:-1]
@@ -364,6 +383,7 @@ def _columns(
     while width > 1 and width >= 2 * inner.size(situation.hints):
         width //= 2
     lanes, rows, unroll = _column_shape(situation, inner, main, width, most_lanes, threads)
+    unroll = max(unroll, near.unroll) if near and unroll > 1 else unroll
     itemsize = min(situation.long_itemsizes, default=WORD)
     if frame is not None and lanes * width * itemsize < LINE and inner.size(situation.hints) * itemsize > 2 * LINE:
         return None
@@ -383,7 +403,7 @@ def _columns(
         digits[k] = block(digits[k].name, frame.padded(inner.extent).ceildiv(lanes * width))
         splits[inner.number] = splits[inner.number] - frame.shift
     parameters = [("threads", lanes * rows), ("lanes", lanes), ("unroll", unroll), ("vector", width)]
-    parameters += [("frames", 1)] if frame else []
+    parameters += [("frames", 1)] if frame else [(NEIGHBOURS, 1)] if near else []
     combines: dict[str, Combination] = {}
     outer, share = run_block(main, digits), main.run
     if waves:
@@ -395,7 +415,8 @@ def _columns(
         r = loop("r", Affine.of(steps))
         combines = {outer.name: combination(outer, ty, situation, max(1, SHARES // words_of(situation, width)))}
         digits.append(outer)
-    splits[main.number] = mixed((outer, share), (r, rows * unroll), (u, rows), (ty, 1))
+    steps_of = ((u, 1), (ty, unroll)) if near else ((u, rows), (ty, 1))
+    splits[main.number] = mixed((outer, share), (r, rows * unroll), *steps_of)
     splits |= loop_splits | dict(beside.splits)
     loops += [r, *inside]
     kept = kept_digits([*digits, tx, ty, *loops, u, v, *beside.slots], keep_threads=True)
@@ -409,6 +430,7 @@ def _columns(
         loops=tuple(d.name for d in loops if d in kept),
         guards=(*beside.guards, *along, *trips),
         combines=combines,
+        windows=near.windows if near else Windows((), {}),
         border=cpu or bool(waves) and (width if frame is None else 1) * max(situation.long_itemsizes) < WORD,
     )
 

@@ -244,21 +244,30 @@ def row_shape(situation: Situation, inner: AxisClass, has_rows: bool, way: Way) 
     return _bounded(row, dealt, guards, threads // dealt.lanes if has_rows else 1)
 
 
+def masked_shape(situation: Situation, inner: AxisClass, width: int, has_rows: bool, way: Way) -> RowShape:
+    """As `row_shape`, of rows whose last vector is masked."""
+    row = _Row(situation, inner, inner.extent, inner.size(situation.hints), width, True)
+    dealt = _dealt(row, way)
+    threads = power_below(situation.tiles.get("threads", max(dealt.threads, dealt.lanes)))
+    dealt = _as_asked(row, dealt, threads, has_rows)
+    return _bounded(row, dealt, (), threads // dealt.lanes if has_rows else 1)
+
+
 def _bounded(row: _Row, dealt: _Class, guards: tuple[AnyGuard, ...], rows: int = 1) -> RowShape:
     """The shape of rows that are dealt so, with the lengths that it is for."""
     trips = Affine.of(1)
     if row.n > dealt.longest:
         span = dealt.lanes * dealt.chunks * row.width
         trips = row.extent.ceildiv(span)
-        guards = (*guards, *_bucket(row.extent, dealt.longest, None))
+        guards = (*guards, *bucket(row.extent, dealt.longest, None))
         if row.framed and row.n > 2 * span and not row.extent.is_constant:
             guards = (*guards, Guard(row.inner.extent - span))  # trips have whole pieces of a row then
     else:
         if row.framed:
-            bucket = framed_bucket(row.extent, row.n, row.width, dealt.above, dealt.longest)
+            lengths = framed_bucket(row.extent, row.n, row.width, dealt.above, dealt.longest)
         else:
-            bucket = _bucket(row.extent, dealt.above, dealt.longest)
-        guards = (*guards, *bucket)
+            lengths = bucket(row.extent, dealt.above, dealt.longest)
+        guards = (*guards, *lengths)
     return RowShape(dealt.lanes, rows, dealt.chunks, row.width, trips, guards)
 
 
@@ -398,7 +407,7 @@ def is_ragged(situation: Situation, row: AxisClass) -> bool:
     return row.run > 0 and situation.width(row.extent, flat=True) > row_width(situation, row.extent)
 
 
-def _bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ...]:
+def bucket(extent: Affine, above: int, up_to: int | None) -> tuple[AnyGuard, ...]:
     if extent.is_constant:
         return ()
     low = (Guard(extent - above - 1, advisory=True),) if above else ()
@@ -442,7 +451,7 @@ def _scan_shape(
     if lanes * piece < n and lanes <= situation.target.warp and has_rows and situation.is_busy:
         rows = HALVES // lanes
     if lanes * piece >= n:
-        guards = (*guards, *_bucket(extent, lanes * piece // 2 if situation.is_busy else 0, lanes * piece))
+        guards = (*guards, *bucket(extent, lanes * piece // 2 if situation.is_busy else 0, lanes * piece))
         trips = Affine.of(1)
         rows = max(1, power_below(asked.get("threads", HALVES)) // lanes) if has_rows and situation.is_busy else 1
     return RowShape(lanes, rows, 1, piece, trips, guards)
