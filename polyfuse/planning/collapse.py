@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from polyfuse.affine import ZERO, Affine, dimension
+from polyfuse.affine import ZERO, Affine
 from polyfuse.bindings import Layout
 from polyfuse.places.proposal import Group
-from polyfuse.planning.joining import Merge, in_parts, intact, merged, of_parts, position
+from polyfuse.planning.joining import Merge, in_parts, intact, merged, of_parts, pair_at, position
 from polyfuse.planning.picks import picked
 from polyfuse.planning.thin import without_thin
 from polyfuse.schedule import KernelSchedule
-from polyfuse.scop import Read, ReadEntry, Scop, Statement
+from polyfuse.scop import Read, Scop, Statement
 
 
 def collapse(group: Group, layouts: Mapping[int, Layout], *, alike: bool = False) -> Group:
@@ -85,6 +85,23 @@ def _mergeable(group: Group, layouts: Mapping[int, Layout], least: Mapping[int, 
             found = _spread(group, layouts, start, d)
             if found is not None and not _sums_too_few(group, found, least):
                 return found
+    return None if least else _shifted(group, layouts)
+
+
+SHORT = 16
+"""Elements of the rows whose neighbours are those of one long row: channels of a pixel."""
+
+
+def _shifted(group: Group, layouts: Mapping[int, Layout]) -> Merge | None:
+    """Two dimensions that a reduction runs over, of which the inner one is short, and the outer one read at neighbours:
+    ``x[i, j + 1, c]`` is ``x'[i, 3*j + c + 3]``."""
+    for statement in group.statements():
+        for d in range(len(statement.extents) - 1) if statement.is_reduction else ():
+            inner = statement.extents[d + 1]
+            if {d, d + 1} <= set(statement.reduced) and inner.is_constant and 1 < inner.constant <= SHORT:
+                found = _spread(group, layouts, statement.id, d, is_shifted=True)
+                if found is not None:
+                    return found
     return None
 
 
@@ -95,14 +112,17 @@ def _sums_too_few(group: Group, merge: Merge, least: Mapping[int, int]) -> bool:
     return any(len(s.reduced) <= least.get(s.id, 1) for s in sums)
 
 
-def _spread(group: Group, layouts: Mapping[int, Layout], lead: int, d: int) -> Merge | None:
+def _spread(
+    group: Group, layouts: Mapping[int, Layout], lead: int, d: int, is_shifted: bool = False
+) -> Merge | None:
     """Follow dimensions (d, d+1) of `lead` through every access; None as soon as one separates them."""
     first = group.scop.statements[lead]
     assert isinstance(first, Statement)
-    walk = _Walk(group, layouts, (first.extents[d], first.extents[d + 1]), {lead: d}, [lead])
+    extents = first.extents[d], first.extents[d + 1]
+    walk = _Walk(group, layouts, extents, {lead: d}, [lead], is_shifted=is_shifted)
     if not walk.is_through():
         return None
-    merge = Merge(walk.statements, walk.arrays, walk.extents, walk.parts)
+    merge = Merge(walk.statements, walk.arrays, walk.extents, walk.parts, is_shifted)
     return merge if _consistent(group, merge) else None
 
 
@@ -118,6 +138,7 @@ class _Walk:
     todo: list[int]
     arrays: dict[int, int] = field(default_factory=dict)
     parts: set[int] = field(default_factory=set)
+    is_shifted: bool = False
 
     def is_through(self) -> bool:
         """To the end."""
@@ -125,7 +146,7 @@ class _Walk:
             statement = self.group.scop.statements[self.todo.pop()]
             assert isinstance(statement, Statement)
             at = self.statements[statement.id]
-            if not intact(statement, at, self.extents) or not self._to_readers(statement, at):
+            if not intact(statement, at, self.extents, self.is_shifted) or not self._to_readers(statement, at):
                 return False
             if not all(self._to_source(read, at) for read in statement.reads):
                 return False
@@ -136,14 +157,16 @@ class _Walk:
         return d in statement.reduced or self._read_side_by_side(statement.id, statement.kept.index(d))
 
     def _to_source(self, read: Read, at: int) -> bool:
-        q = position(read, at)
+        q = position(read, at, self.is_shifted)
         if q == -1:  # it mentions neither, and must not read what is merged elsewhere; checked again at the end
             return read.source not in self.statements and read.source not in self.arrays
         if q == -2:
+            if self.is_shifted:
+                return False
             q = of_parts(read, at, self.extents[0])
             return q >= 0 and self._to_parts(read.source, q)
         source = self.group.scop.statements[read.source]
-        if source.shape[q : q + 2] != self.extents:
+        if source.shape[q + self.is_shifted : q + 2] != self.extents[self.is_shifted :]:
             return False
         if read.source not in self.group.body:
             return self._to_array(read.source, q)
@@ -184,25 +207,13 @@ class _Walk:
             for read in other.reads:
                 if read.source != source:
                     continue
-                e = _plain_pair(read.index, q) if rows is None else in_parts(read.index, q, rows)
+                e = pair_at(read.index, q, self.is_shifted) if rows is None else in_parts(read.index, q, rows)
                 if e is None or e < 0 or self.statements.get(reader, e) != e:
                     return False
                 if reader not in self.statements:
                     self.statements[reader] = e
                     self.todo.append(reader)
         return True
-
-
-def _plain_pair(index: tuple[ReadEntry, ...], q: int) -> int | None:
-    """d such that ``index[q], index[q+1]`` are ``%d, %(d+1)``."""
-    first = index[q]
-    if not isinstance(first, Affine) or len(first.terms) != 1 or first.constant or first.terms[0][1] != 1:
-        return None
-    atom = first.terms[0][0]
-    if not isinstance(atom, str) or not atom.startswith("%"):
-        return None
-    d = int(atom[1:])
-    return d if index[q + 1] == dimension(d + 1) else None
 
 
 def _consistent(group: Group, merge: Merge) -> bool:
@@ -219,6 +230,7 @@ def _consistent(group: Group, merge: Merge) -> bool:
             at = merge.statements.get(statement.id)
             if at is None:
                 return False
-            if q != (of_parts(read, at, merge.extents[0]) if read.source in merge.parts else position(read, at)):
+            is_part = read.source in merge.parts
+            if q != (of_parts(read, at, merge.extents[0]) if is_part else position(read, at, merge.is_shifted)):
                 return False
     return True

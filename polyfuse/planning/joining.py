@@ -15,17 +15,23 @@ from polyfuse.terms import affines, substituted
 @dataclass(frozen=True, slots=True)
 class Merge:
     """Per statement and per array: the first of the two neighbouring dimensions that become one.  `parts`: arrays of
-    which rows are read in parts, as many as ``extents[0]``: the first dimension counts parts then."""
+    which rows are read in parts, as many as ``extents[0]``: the first dimension counts parts then.  `is_shifted`: the
+    second dimension, of the same number everywhere, is read as it is, the first one at neighbours."""
 
     statements: Mapping[int, int]
     arrays: Mapping[int, int]
     extents: tuple[Affine, Affine]
     parts: Collection[int] = ()
+    is_shifted: bool = False
+
+    def extent(self, first: Affine, product: Affine) -> Affine:
+        """Of the dimension that two become of which the first has an extent; `product`: of the extents."""
+        return first * self.extents[1].constant if self.is_shifted else product
 
 
-def intact(statement: Statement, d: int, extents: tuple[Affine, Affine]) -> bool:
+def intact(statement: Statement, d: int, extents: tuple[Affine, Affine], is_shifted: bool = False) -> bool:
     """Both dimensions play one role, have the right extents and occur in no index value or condition."""
-    if d + 1 >= len(statement.extents) or statement.extents[d : d + 2] != extents:
+    if d + 1 >= len(statement.extents) or statement.extents[d + is_shifted : d + 2] != extents[is_shifted:]:
         return False
     if (d in statement.reduced) != (d + 1 in statement.reduced) or statement.scanned in (d, d + 1):
         return False
@@ -35,15 +41,28 @@ def intact(statement: Statement, d: int, extents: tuple[Affine, Affine]) -> bool
     return not names & mentioned
 
 
-def position(read: Read, d: int) -> int:
-    """Where ``%d, %(d+1)`` stand side by side in the index; -1 when neither occurs; -2 when they are separated."""
+def position(read: Read, d: int, is_shifted: bool = False) -> int:
+    """Where ``%d, %(d+1)`` stand side by side in the index; -1 when neither occurs; -2 when they are separated.
+    `is_shifted`: or ``%d + 1, %(d+1)``."""
     names = {f"%{d}", f"%{d + 1}"}
     touched = [q for q, e in enumerate(read.index) if isinstance(e, Affine) and e.names() & names]
     if not touched:
         return -1
     q = touched[0]
-    plain = len(touched) == 2 and read.index[q : q + 2] == (dimension(d), dimension(d + 1))
+    plain = len(touched) == 2 and pair_at(read.index, q, is_shifted) == d
     return q if plain else -2
+
+
+def pair_at(index: Sequence[ReadEntry], q: int, is_shifted: bool = False) -> int | None:
+    """d such that ``index[q], index[q+1]`` are ``%d, %(d+1)``.  `is_shifted`: or ``%d + 1, %(d+1)``."""
+    first = index[q]
+    if not isinstance(first, Affine) or len(first.terms) != 1 or first.constant and not is_shifted:
+        return None
+    atom, factor = first.terms[0]
+    if factor != 1 or not isinstance(atom, str) or not atom.startswith("%"):
+        return None
+    d = int(atom[1:])
+    return d if index[q + 1 : q + 2] == (dimension(d + 1),) else None
 
 
 def of_parts(read: Read, d: int, rows: Affine) -> int:
@@ -71,7 +90,7 @@ def in_parts(index: Sequence[ReadEntry], q: int, rows: Affine) -> int:
 
 def merged(group: Group, merge: Merge) -> Group:
     scop = group.scop
-    program, extent = product(scop.program, merge.extents)
+    program, extent = (scop.program, merge.extents[0]) if merge.is_shifted else product(scop.program, merge.extents)
     statements: list[AnyStatement] = list(scop.statements)
     for value, q in merge.arrays.items():
         source = scop.statements[value]
@@ -80,11 +99,11 @@ def merged(group: Group, merge: Merge) -> Group:
             part = (source.shape[q] // rows, source.shape[q + 1] * rows)
             statements[value] = array(source, (*source.shape[:q], *part, *source.shape[q + 2 :]))
             continue
-        statements[value] = array(source, _shape(source.shape, q, extent))
+        statements[value] = array(source, _shape(source.shape, q, merge.extent(source.shape[q], extent)))
     for value, d in merge.statements.items():
         statement = scop.statements[value]
         assert isinstance(statement, Statement)
-        statements[value] = _statement(statement, d, extent, merge, scop)
+        statements[value] = _statement(statement, d, merge.extent(statement.extents[d], extent), merge, scop)
     local = Scop(program, tuple(statements), scop.outputs, scop.readers)
     return Group(local, group.body, group.roots, group.loads)
 
@@ -143,8 +162,13 @@ def _statement(statement: Statement, d: int, extent: Affine, merge: Merge, scop:
 
 
 def _read(read: Read, d: int, values: Mapping[str, Affine], merge: Merge, scop: Scop) -> Read:
-    q = position(read, d)
+    q = position(read, d, merge.is_shifted)
     entries: Sequence[ReadEntry] = read.index if q < 0 else (*read.index[: q + 1], *read.index[q + 2 :])
+    if merge.is_shifted and q >= 0:
+        first = read.index[q]
+        assert isinstance(first, Affine)
+        shift = (first - dimension(d)) * merge.extents[1].constant
+        entries = (*read.index[:q], dimension(d) + shift, *read.index[q + 2 :])
     if read.source in merge.parts:
         q, (rows, _) = of_parts(read, d, merge.extents[0]), merge.extents
         first = read.index[q]

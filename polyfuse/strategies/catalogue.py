@@ -30,7 +30,7 @@ from polyfuse.strategies.row_tiles import row_tiles
 from polyfuse.strategies.serial import serial
 from polyfuse.strategies.shared_factors import shared_factors
 from polyfuse.strategies.situation import Situation
-from polyfuse.strategies.stacked import stacked
+from polyfuse.strategies.stacked import is_made_of_rows, stacked
 from polyfuse.strategies.staged_scans import staged_scans
 from polyfuse.strategies.tiles import tiles
 from polyfuse.strategies.tiles_cpu import tiles_cpu
@@ -84,7 +84,10 @@ def propose(situation: Situation) -> Iterator[Iterator[Proposal]]:
 def _ways(situation: Situation, proposal: Proposal) -> Iterator[Proposal]:
     """Results that are stacked beside each other in one thread; and how the shares of blocks meet: by the block
     elected, or in any order where the user allows it."""
-    proposal = stacked(situation, proposal)
+    in_threads = stacked(situation, proposal)
+    if in_threads is not proposal and is_made_of_rows(situation):
+        yield proposal
+    proposal = in_threads
     yield proposal
     merged = merged_by_atomics(situation, proposal)
     if merged is not None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.in_thread import is_stored_along
 from polyfuse.strategies.situation import Situation, slot
 
 MOST = 16
@@ -36,6 +37,11 @@ def stacked(situation: Situation, proposal: Proposal) -> Proposal:
         anchors={key: place.substitute(within) for key, place in proposal.anchors.items()},
         finished={key: place.substitute(within) for key, place in proposal.finished.items()},
     )
+
+
+def is_made_of_rows(situation: Situation) -> bool:
+    """Whether results run along what is reduced as well: a thread might not have room for all."""
+    return any(a.reduced_by and is_stored_along(situation, a) for a in situation.axes)
 
 
 def beside_reductions(situation: Situation) -> AxisClass | None:

@@ -15,7 +15,7 @@ from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.scop import Statement
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.row_shape import bucket
+from polyfuse.strategies.row_shape import bucket, scanned_piece
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, slot, thread
 
 LANES = (32, 64, 128, 256)
@@ -41,9 +41,10 @@ def staged_scans(situation: Situation) -> list[Proposal]:
     if situation.classes.mirrored or not situation.has_much or not reach:
         return []
     width = situation.width(inner.extent, flat=False)
-    shapes = [_shape(situation.size(inner.extent), lanes, reach, width) for lanes in LANES]
+    piece = scanned_piece(situation, width)
+    shapes = [_shape(situation.size(inner.extent), lanes, reach, piece) for lanes in LANES]
     found = [shape for shape in shapes if LEAST <= shape.chunks <= MOST]
-    return [_proposal(situation, inner, scans, shape) for shape in found]
+    return [_proposal(situation, inner, scans, shape, width) for shape in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +85,9 @@ def _reach(situation: Situation, inner: AxisClass) -> int:
 
 
 def _proposal(
-    situation: Situation, inner: AxisClass, scans: tuple[Statement, ...], shape: _Shape
+    situation: Situation, inner: AxisClass, scans: tuple[Statement, ...], shape: _Shape, width: int
 ) -> Proposal:
+    """`width`: of an access."""
     lanes = shape.lanes
     parallel = situation.nearest(a for a in situation.axes if a is not inner)
     rows = max(1, THREADS // lanes) if parallel else 1
@@ -107,5 +109,5 @@ def _proposal(
         anchors(situation, splits),
         loops=tuple(d.name for d in (r, q) if d.extent != ONE),
         staging=staging,
-        guards=(*situation.divisible(inner.extent, shape.width), *bucket(inner.extent, least, lanes * shape.chunks)),
+        guards=(*situation.divisible(inner.extent, width), *bucket(inner.extent, least, lanes * shape.chunks)),
     )

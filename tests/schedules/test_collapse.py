@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.face.interpreted import run_plan
 from tests.run.conftest import Jit
 
 
@@ -64,3 +65,43 @@ def test_results_of_sixteen_bits_are_computed_by_short_instructions(dtype: str) 
     function = pf.jit(lambda x, y: np.exp(x) / y)
     source = function.plan(pf.spec(f"{dtype}[N]"), pf.spec(f"{dtype}[N]"), target="h200").source()
     assert ("exp_short(" in source and "divide_short(" in source) == (dtype != "f32")
+
+
+def variation_of_pixels(x: Any) -> Any:
+    """Channels last."""
+    return np.abs(x[:, 1:] - x[:, :-1]).sum((1, 2, 3)) + np.abs(x[:, :, 1:] - x[:, :, :-1]).sum((1, 2, 3))
+
+
+def neighbouring_rows(x: Any) -> Any:
+    return ((x[1:] * x[:-1]).sum(), x.max((0, 1)), (x[:, 2:] - x[:, :-2]).sum((1, 2)))
+
+
+def neighbouring_channels(x: Any) -> Any:
+    return np.abs(x[..., 1:] - x[..., :-1]).sum((1, 2, 3))
+
+
+def test_pixels_whose_neighbours_are_read_are_one_long_row() -> None:
+    plan = pf.jit(variation_of_pixels, verify=True).plan(pf.spec("f32[B~64, H~512, W~512, 3]"), target="h200")
+    (kernel,) = plan.kernels
+    assert kernel.parameters["vector" if "vector" in kernel.parameters else "columns"] == 4
+    x = np.random.default_rng(0).integers(0, 9, (3, 9, 12, 3)).astype(np.float32)
+    (found,) = run_plan(plan, [x])
+    np.testing.assert_allclose(found, variation_of_pixels(x.astype(np.float64)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("program", "spec", "shape"),
+    [
+        (neighbouring_rows, "f32[H~4000, W~3000, 4]", (9, 12, 4)),
+        (neighbouring_rows, "bf16[H~4000, W~3000, 3]", (9, 8, 3)),
+        (neighbouring_channels, "f32[B~64, H~512, W~512, 3]", (3, 9, 12, 3)),
+        (neighbouring_channels, "f32[B~64, H~512, W~512, C~3]", (3, 9, 12, 3)),
+    ],
+)
+def test_neighbours_along_either_dimension_are_right(program: Any, spec: str, shape: tuple[int, ...]) -> None:
+    """Those of the inner one keep the dimensions apart."""
+    plan = pf.jit(program, verify=True).plan(pf.spec(spec), target="h200")
+    x = np.random.default_rng(0).integers(0, 5, shape).astype(pf.spec(spec).dtype.numpy)
+    expected = program(x.astype(np.float64))
+    for mine, exact in zip(run_plan(plan, [x]), expected if isinstance(expected, tuple) else (expected,), strict=True):
+        np.testing.assert_allclose(np.asarray(mine, np.float64), exact, rtol=1e-2)
