@@ -26,7 +26,7 @@ from polyfuse.rewrites.cascades import cascaded, sites
 from polyfuse.rewrites.nested import nested, nestings
 from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Placed
-from polyfuse.scop import Scop, Statement
+from polyfuse.scop import ReadEntry, Scop, Statement
 from polyfuse.strategies.frames import WORD
 from polyfuse.strategies.situation import LONGEST
 
@@ -66,6 +66,8 @@ FEW_BLOCKS = 1.8
 """Times what its bytes take that a reduction over several axes takes whose longest one alone is dealt to blocks, from
 which on all axes but the outermost one are reduced first: on an H200, the mean over images, rows and columns of what is
 cut out of 128 x 64 x 112 x 112 float32, 96 us by its bytes, 3.6 ms before and 120 us so."""
+APART = 1.4
+"""The same where neighbours are read along what is reduced: of each image by itself windows have them."""
 STAGES = 0.97
 """The same for sums in two stages, whose forms read the same (A^T (A x) of 65536 x 4096 on an H200, in one: 279 us,
 predicted 272; of 16384 x 16384 in two: 254, predicted 250)."""
@@ -207,6 +209,9 @@ def some_axes_first(
         few = choice.cost is not None and choice.cost.blocks < costs.target.processors
         if (few or before) and kernel.time + before > max(LONG * costs.target.launch * 1e12, FEW_BLOCKS * least):
             found |= _inner_axes(costs, choice)
+        slow = kernel.time > max(LONG * costs.target.launch * 1e12, APART * least)
+        if slow and (moved := _first_moved(costs, kernel)) is not None:
+            found |= _inner_axes(costs, choice, moved)
     if not found:
         return costs, grouping
     if granted(costs.options, grouping.spent) == 0:
@@ -372,17 +377,37 @@ def _outer_axes(costs: ProgramCosts, choice: Choice) -> dict[bytes, tuple[int, .
     return found
 
 
-def _inner_axes(costs: ProgramCosts, choice: Choice) -> dict[bytes, tuple[int, ...]]:
-    """Of the reductions of a schedule over several axes in front of what they keep, by digest: all but the first."""
-    if choice.schedule is None or choice.group is None or choice.schedule.strategy not in ("columns", "rows"):
+def _first_moved(costs: ProgramCosts, kernel: KernelGroup) -> int | None:
+    """The outermost dimension along which a kernel reads some array at several places; None where there is none."""
+    statements = [s for v in kernel.body if isinstance(s := costs.scop.statements[v], Statement)]
+    found: list[int] = []
+    for value in kernel.loads:
+        places = [read.index for statement in statements for read in statement.reads if read.source == value]
+        found += [q for q, entries in enumerate(zip(*places, strict=True)) if len(set(map(_shift, entries))) > 1]
+    return min(found, default=None)
+
+
+def _shift(entry: ReadEntry) -> object:
+    """What an index adds to a dimension, whichever it is of its statement."""
+    if not isinstance(entry, Affine) or len(entry.terms) != 1:
+        return entry
+    return entry.constant, entry.terms[0][1]
+
+
+def _inner_axes(costs: ProgramCosts, choice: Choice, first: int | None = None) -> dict[bytes, tuple[int, ...]]:
+    """Of the reductions of a schedule over several axes in front of what they keep, by digest: all but the first; or,
+    of those over all axes, the ones from dimension `first` of what they are made of on."""
+    strategies = ("columns", "rows") if first is None else ("planes", "rows")
+    if choice.schedule is None or choice.group is None or choice.schedule.strategy not in strategies:
         return {}
     values, found = {s.digest for s in choice.group.statements()}, dict[bytes, tuple[int, ...]]()
     for statement in costs.scop.statements:
         if isinstance(statement, Statement) and statement.is_reduction and statement.digest in values:
             place = _order(costs.scop, statement)
             reduced = sorted([d for d in statement.reduced if d in place], key=place.__getitem__)
-            if len(reduced) > 1 and len(reduced) == len(statement.reduced):
-                found |= {statement.digest: tuple(sorted(reduced[1:]))}
+            inner = reduced[1:] if first is None else [d for d in reduced if place[d] >= first]
+            if 0 < len(inner) < len(reduced) == len(statement.reduced):
+                found |= {statement.digest: tuple(sorted(inner))}
     return found
 
 

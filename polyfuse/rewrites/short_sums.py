@@ -3,12 +3,14 @@
     y = sum(i64(m), axis=1)    ->    y = i64(sum(i32(m), axis=1))    where m is of booleans: at most 2**31 - 1 a row
     y = sum(f64(m), axis=1)    ->    y = f64(sum(i32(m), axis=1))    likewise, or of i64, as in means
 
-The bits are the same: no sum of any part leaves the range, nor is one rounded.  A 64-bit number is two registers, and
-two instructions wherever it is added, selected or sent; and a processor makes few float64 of integers at a time.
+The bits are the same: no sum of any part leaves the range, nor is one rounded; of float32, whose sums would be, the
+total alone is.  A 64-bit number is two registers, and two instructions wherever it is added, selected or sent; and a
+processor makes few floats of integers at a time.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,11 +18,11 @@ from math import prod
 
 from polyfuse import expr
 from polyfuse.bindings import AnyGuard, VolumeGuard
-from polyfuse.dtypes import bool_, f64, i32, i64, integer_limits, u64
+from polyfuse.dtypes import bool_, f32, f64, i32, i64, integer_limits, u64
 from polyfuse.expr import Map, Node, Program, Reduce, Scan, Shape
 from polyfuse.rewrites.rebuild import rebuild_program
 
-LONG = (i64, u64)
+LONG, FLOATS = (i64, u64), (f32, f64)
 LAST = 2**31 - 1
 
 
@@ -42,7 +44,7 @@ def short_sums(program: Program, hints: Mapping[str, int]) -> tuple[Program, tup
 
     def change(original: Node, node: Node) -> Node:
         match node:
-            case Reduce(monoid="sum", operands=(operand,), axes=axes) if node.dtype in (*LONG, f64):
+            case Reduce(monoid="sum", operands=(operand,), axes=axes) if node.dtype in (*LONG, *FLOATS):
                 over: Shape = tuple(operand.shape[a] for a in axes)
             case Scan(monoid="sum", operand=operand, axis=axis) if node.dtype in LONG:
                 over = (operand.shape[axis],)
@@ -51,7 +53,7 @@ def short_sums(program: Program, hints: Mapping[str, int]) -> tuple[Program, tup
         short = _short(operand)
         if short is None or short.least < 0 and node.dtype == u64:
             return node
-        if node.dtype == f64 and not all(_is_read_once(o, readers) for o in expr.operands_of(original)):
+        if node.dtype in FLOATS and not all(_is_read_once(o, readers) for o in expr.operands_of(original)):
             return node  # moments need the elements as they are
         if not _fits(short, over, hints, guards):
             if node.dtype != f64:
@@ -78,7 +80,7 @@ def _is_read_once(node: Node, readers: Counter[bytes]) -> bool:
 def _short(node: Node) -> Short | None:
     """The values of a node of a long type in a short one; None where they are not known to be small."""
     match node:
-        case expr.Constant() if node.dtype in LONG and abs(int(node.value)) <= LAST:
+        case expr.Constant() if _is_whole(node):
             value = int(node.value)
             return Short(expr.constant(value, i32), value, value)
         case expr.View(source=source):
@@ -97,6 +99,14 @@ def _short(node: Node) -> Short | None:
             both = expr.map_("where", [condition, left.node, right.node], i32)
             return Short(both, min(left.least, right.least), max(left.most, right.most))
     return None
+
+
+def _is_whole(node: expr.Constant) -> bool:
+    """Whether a number is a small integer; -0.0 is none."""
+    if node.dtype in LONG:
+        return abs(int(node.value)) <= LAST
+    value = float(node.value) if node.dtype == f64 else math.nan
+    return math.isfinite(value) and abs(value) <= LAST and value.is_integer() and str(value) != "-0.0"
 
 
 def _fits(short: Short, over: Shape, hints: Mapping[str, int], guards: dict[AnyGuard, None]) -> bool:

@@ -15,10 +15,10 @@ from math import gcd, prod
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.columns import WORD
 from polyfuse.strategies.held import comes_back
 from polyfuse.strategies.in_thread import is_stored_along
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
-from polyfuse.strategies.reduction import WORD
 from polyfuse.strategies.shares import SHARES, WAVES, combination, share_of
 from polyfuse.strategies.situation import Situation, loop, mixed, power_above, power_below, slot, thread
 

@@ -1,11 +1,13 @@
-"""Which of the loops over reduced classes go inside which."""
+"""Loops over further reduced classes, and which of them go inside which."""
 
 from __future__ import annotations
 
 import math
 
+from polyfuse.affine import Affine
+from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.situation import Situation
+from polyfuse.strategies.situation import Situation, block, loop, mixed
 
 NEAR = 128 << 10
 """Bytes from one element of a class to the next, up to which its loop goes inside that of a class further out.  On an
@@ -30,3 +32,21 @@ def around(situation: Situation, main: AxisClass, rest: list[AxisClass]) -> tupl
         return math.prod(behind) * itemsize <= NEAR
 
     return [a for a in rest if not is_near(a)], [a for a in rest if is_near(a)]
+
+
+def outer_loops(axes: list[AxisClass], blocks: list[Digit]) -> tuple[list[Digit], dict[int, Affine]]:
+    """A loop per class; for one that is scanned in runs, in a run of the block's own, whose digit joins `blocks`."""
+    digits, splits = list[Digit](), dict[int, Affine]()
+    for n, axis in enumerate(axes):
+        run = run_block(axis, blocks)
+        digits.append(loop(f"k{n}", Affine.of(axis.run) if run is not None else axis.extent))
+        splits[axis.number] = mixed((run, axis.run), (digits[-1], 1))
+    return digits, splits
+
+
+def run_block(axis: AxisClass, blocks: list[Digit]) -> Digit | None:
+    """The block digit that deals the runs of a scan, added to `blocks`; None where the scan goes along the whole."""
+    if not axis.run:
+        return None
+    blocks.append(block(f"b{len(blocks)}", axis.extent.ceildiv(axis.run)))
+    return blocks[-1]

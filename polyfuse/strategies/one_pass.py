@@ -18,8 +18,8 @@ from polyfuse.affine import ONE, Affine
 from polyfuse.bindings import Guard
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.columns import strip
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.reduction import strip
 from polyfuse.strategies.shares import combination
 from polyfuse.strategies.situation import Situation, block, loop, mixed, power_above, power_below, slot, thread
 from polyfuse.target import is_copied

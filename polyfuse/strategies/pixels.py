@@ -13,8 +13,9 @@ from math import gcd
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.columns import WORD
+from polyfuse.strategies.nesting import outer_loops
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
-from polyfuse.strategies.reduction import WORD, outer_loops
 from polyfuse.strategies.shares import combination, share_of
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, power_below, slot, thread
 from polyfuse.strategies.whole import MOST_COLOURS, PIXEL_BYTES

@@ -18,8 +18,8 @@ from polyfuse.strategies.chains import at_once
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import WORD
 from polyfuse.strategies.held import comes_back
+from polyfuse.strategies.nesting import outer_loops
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.reduction import outer_loops
 from polyfuse.strategies.shares import WAVES, combination, keeps, share_of
 from polyfuse.strategies.situation import (
     Situation,

@@ -14,8 +14,8 @@ from math import gcd, prod
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.columns import WORD
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
-from polyfuse.strategies.reduction import WORD
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, power_above, power_below, slot, thread
 
 MOST_SHORT, MOST_RESULTS = 8, 16

@@ -17,8 +17,8 @@ from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.schedule import Digit
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.nesting import run_block
 from polyfuse.strategies.pointwise import LINE, anchors, kept_digits
-from polyfuse.strategies.reduction import run_block
 from polyfuse.strategies.row_shape import is_ragged, scanned_piece
 from polyfuse.strategies.situation import (
     Situation,

@@ -15,9 +15,11 @@ from math import prod
 from polyfuse.affine import Affine
 from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.classes import AxisClass
+from polyfuse.strategies.columns import WORD
 from polyfuse.strategies.held import comes_back
+from polyfuse.strategies.nesting import outer_loops
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
-from polyfuse.strategies.reduction import LONG, WORD, outer_loops
+from polyfuse.strategies.reduction import LONG
 from polyfuse.strategies.situation import Situation, block_digits, loop, mixed, power_above, slot, thread
 
 MOST_RESULTS, PIECE = 16, 4

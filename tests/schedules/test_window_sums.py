@@ -175,3 +175,26 @@ def test_bodies_of_thousands_of_operations_are_written_once() -> None:
         a, b = (rng.integers(-1, 2, shape).astype(np.float32) for _ in range(2))
         (found,) = run_plan(large, [a, b])
         np.testing.assert_allclose(found, agreement_of_7(a.astype(np.float64), b.astype(np.float64)), rtol=1e-5)
+
+
+def of_a_batch(x: Any) -> Any:
+    return np.abs(x[:, :, 1:] - x[:, :, :-1]).mean() + np.abs(x[..., 1:] - x[..., :-1]).mean()
+
+
+def channels_last(x: Any) -> Any:
+    return np.abs(x[:, 1:] - x[:, :-1]).mean() + np.abs(x[:, :, 1:] - x[:, :, :-1]).mean()
+
+
+@pytest.mark.parametrize(
+    ("function", "spec", "shape"),
+    [
+        (of_a_batch, "f32[B~64, C~3, N~512, M~512]", (4, 3, 40, 64)),
+        (channels_last, "f32[B~64, N~512, M~512, 3]", (4, 40, 64, 3)),
+    ],
+)
+def test_batches_that_are_summed_as_well_are_summed_last(function: Any, spec: str, shape: tuple[int, ...]) -> None:
+    """Of each image by itself windows have its neighbours."""
+    plan = pf.jit(function, verify=True).plan(pf.spec(spec), target="h200")
+    assert plan.kernels[0].strategy == "window_sums" and len(plan.kernels) == 2
+    x = np.random.default_rng(0).integers(-3, 4, shape).astype(np.float32)
+    np.testing.assert_allclose(run_plan(plan, [x])[0], function(x.astype(np.float64)), rtol=1e-5)
