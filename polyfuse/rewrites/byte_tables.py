@@ -4,7 +4,7 @@
 
 A kernel of its own computes the table on the same device by the same functions, so that the bits are the same.  It
 pays where a function takes many instructions and is asked for often: gammas of 144 million bytes take an H200 1,493 us
-in float64 and 476 in float32, and 67 by their bytes (benchmarks/results/neighbours_h200.json).
+in float64 and 476 in float32, and 67 by their bytes (benchmarks/results/twentyfirst_survey_h200.json).
 """
 
 from __future__ import annotations
