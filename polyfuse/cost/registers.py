@@ -11,6 +11,7 @@ from polyfuse.cost.counts import Sizes, reduces, summed_digits
 from polyfuse.cost.lines import SECTOR
 from polyfuse.dtypes import bool_
 from polyfuse.places.products import folded_products
+from polyfuse.places.windows import is_slot_of_window
 from polyfuse.scalars import FUNCTIONS, OF_SEVERAL
 from polyfuse.schedule import KernelSchedule, Placed, window_index
 from polyfuse.scop import Scop, Statement
@@ -341,7 +342,9 @@ def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[st
             spans = [(high - low + 1, high - low + 1 - run) for low, high, run in held[placed.name]]
             walked = [] if placed.path else [d for d, (_, _, run) in enumerate(held[placed.name]) if run]
             outer = next(iter(walked), -1)  # loads of a trip begin together
-            words[placed.name] = each * prod([min(n, r + 1) if d == outer else n for d, (n, r) in enumerate(spans)])
+            others = [slots[name] for name in placed.digits() & slots.keys() if not is_slot_of_window(name)]
+            own = prod([min(n, r + 1) if d == outer else n for d, (n, r) in enumerate(spans)])
+            words[placed.name] = each * own * prod(others)  # a window for each of a row's chunks
         elif placed.role == "compute":
             words[placed.name] = max(1, _words(scop, placed, sizes) // _outermost(placed, slots))
     return words

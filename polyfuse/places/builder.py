@@ -52,7 +52,7 @@ from polyfuse.places.passes import Path, passes_of
 from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.places.refused import Refused as Refused
 from polyfuse.places.threads import refine_threads
-from polyfuse.places.windows import MOST_REGISTERS, is_window_slot, window_place, windows
+from polyfuse.places.windows import MOST_REGISTERS, is_slot_of_window, is_window_slot, window_place, windows
 from polyfuse.schedule import Digit, GridCombine, GridScan, KernelSchedule, Placed, PlaceEntry, SharedBox
 from polyfuse.scop import Read, ReadEntry, Statement
 from polyfuse.unravelled import Unravelled
@@ -144,7 +144,7 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
 def _slot_order(digit: Digit) -> tuple[int, str]:
     """Digits of windows come after others, by dimension, and the slots of a vector last: what counts the elements of a
     window in C order lies side by side."""
-    if digit.kind != "slot" or not (is_window_slot(digit.name) or digit.name.startswith("w")):
+    if digit.kind != "slot" or not (is_slot_of_window(digit.name)):
         return 0, ""
     return (1, digit.name) if is_window_slot(digit.name) else (2, "")
 

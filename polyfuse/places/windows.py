@@ -175,3 +175,8 @@ def _slot(name: str, extent: int, digits: dict[str, Digit], slots: set[str]) -> 
 def is_window_slot(name: str) -> bool:
     """Whether a slot runs over whole elements or vectors of a window."""
     return name.startswith("r") and "x" in name
+
+
+def is_slot_of_window(name: str) -> bool:
+    """The same, or over the elements of one of its vectors."""
+    return is_window_slot(name) or name.startswith("w")

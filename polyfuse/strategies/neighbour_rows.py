@@ -15,7 +15,7 @@ from polyfuse.affine import ZERO, Affine
 from polyfuse.bindings import AnyGuard
 from polyfuse.places.proposal import Windows
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.row_shape import RowShape, Way, masked_shape
+from polyfuse.strategies.row_shape import RowShape, Way, masked_shape, sparse_ways
 from polyfuse.strategies.situation import Situation
 from polyfuse.strategies.window_sums import TILES
 from polyfuse.strategies.windows import moved_axes, row_guards, vector_of
@@ -98,5 +98,5 @@ def neighbour_columns(situation: Situation, over: AxisClass) -> Neighbours | Non
 
 def row_shapes(situation: Situation, inner: AxisClass, near: Neighbours, has_rows: bool) -> list[RowShape]:
     """Lanes of a vector, or of two side by side, of which a window has fewer elements for neighbours of other lanes."""
-    widths = (near.width, 2 * near.width)
-    return list(dict.fromkeys(masked_shape(situation, inner, w, has_rows, way) for w in widths for way in WAYS))
+    widths, ways = (near.width, 2 * near.width), (*WAYS, *sparse_ways(situation))
+    return list(dict.fromkeys(masked_shape(situation, inner, w, has_rows, way) for w in widths for way in ways))

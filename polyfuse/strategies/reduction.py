@@ -29,7 +29,7 @@ from polyfuse.strategies.neighbour_rows import NEIGHBOURS, Neighbours, neighbour
 from polyfuse.strategies.nesting import outer_loops, run_block
 from polyfuse.strategies.pieces import of_rows, order
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.row_shape import STREAMED, RowShape, Way, is_ragged, row_shape
+from polyfuse.strategies.row_shape import STREAMED, RowShape, Way, is_ragged, row_shape, sparse_ways
 from polyfuse.strategies.shares import WAVES, combination, keeps, share_of
 from polyfuse.strategies.siblings import dealt_to, siblings
 from polyfuse.strategies.situation import (
@@ -82,7 +82,7 @@ def reduction(situation: Situation) -> list[Proposal]:
 
         ways = [rows(along, way) for way in (usual[::-1] if along.scanned_by else usual)]
         ways += [rows(inner, Way.HALF)] if any(s.picks for s in situation.group.statements()) else []
-        ways += [rows(along, way) for way in (Way.DOUBLE, Way.SPREAD)]
+        ways += [rows(along, way) for way in (Way.DOUBLE, Way.SPREAD, *sparse_ways(situation))]
         ways += [rows(inner, Way.STREAM)] if _may_stream(situation, ways[0], over) else []
         found += list({p.parameters: p for p in ways}.values())
         found += _several_rows(situation, inner, over) if along is inner else []
