@@ -48,8 +48,8 @@ which take longer than such programs run for."""
 
 SHAKEN_FULLY, SHAKEN_PART = 2_000, 0.2
 """Work of all searches, above which the rounds that follow them take that part of it at most.  Of the benchmark
-programs and 100 others as users write them two are more than one part in a thousand faster with all rounds: one part in
-240 for 0.6 of 1.4 seconds, and in 300 after work of 44."""
+programs and 100 others as users write them two are more than one part in a thousand faster with all rounds, by one part
+in 240, of autocorrelations for 866 ms, and in 300, for 49 (benchmarks/results/twentyfirst_survey_h200.json)."""
 
 Unmet = tuple[tuple[frozenset[int], Verdict], ...]
 

@@ -144,7 +144,7 @@ def draft_schedule(name: str, group: Group, proposal: Proposal) -> KernelSchedul
 def _slot_order(digit: Digit) -> tuple[int, str]:
     """Digits of windows come after others, by dimension, and the slots of a vector last: what counts the elements of a
     window in C order lies side by side."""
-    if digit.kind != "slot" or not (is_slot_of_window(digit.name)):
+    if digit.kind != "slot" or not is_slot_of_window(digit.name):
         return 0, ""
     return (1, digit.name) if is_window_slot(digit.name) else (2, "")
 

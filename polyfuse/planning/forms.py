@@ -196,7 +196,8 @@ def some_axes_first(
 ) -> tuple[ProgramCosts, Grouping]:
     """The cheaper of a program and the one that reduces the outer axes of planes before their rows, where these are
     read in parts of sectors: what is reduced first lies in columns of memory; or all axes but the outermost one, where
-    these are no single one and blocks would be few; proved."""
+    these are no single one and blocks would be few; or those from the first one on along which neighbours are read, of
+    each image of a batch by itself; proved."""
     if costs.target.kind == "cpu" or keeps_its_form(costs.options):
         return costs, grouping
     found: dict[bytes, tuple[int, ...]] = {}

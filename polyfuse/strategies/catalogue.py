@@ -8,6 +8,7 @@ from polyfuse.places.proposal import Proposal
 from polyfuse.strategies.atomics import merged_by_atomics
 from polyfuse.strategies.batch_invariant import batch_invariant
 from polyfuse.strategies.batches import batches
+from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.contraction import contraction
 from polyfuse.strategies.cut_rows import cut_rows
 from polyfuse.strategies.few_results import few_results
@@ -30,7 +31,7 @@ from polyfuse.strategies.row_tiles import row_tiles
 from polyfuse.strategies.serial import serial
 from polyfuse.strategies.shared_factors import shared_factors
 from polyfuse.strategies.situation import Situation
-from polyfuse.strategies.stacked import is_made_of_rows, stacked
+from polyfuse.strategies.stacked import beside_reductions, is_made_of_rows, stacked
 from polyfuse.strategies.staged_scans import staged_scans
 from polyfuse.strategies.tiles import tiles
 from polyfuse.strategies.tiles_cpu import tiles_cpu
@@ -76,15 +77,16 @@ def propose(situation: Situation) -> Iterator[Iterator[Proposal]]:
     if situation.invariant and (situation.reductions or any(not s.lags for s in situation.scans)):
         yield iter(batch_invariant(situation))
         return
+    axis = beside_reductions(situation)
     alone = any(s.lags for s in situation.scans)  # a thread per row is all that a recurrence allows
     for tier in ((*STRATEGIES, *FALLBACKS),) if alone else (STRATEGIES, FALLBACKS):
-        yield (p for strategy in tier for proposal in strategy(situation) for p in _ways(situation, proposal))
+        yield (p for strategy in tier for proposal in strategy(situation) for p in _ways(situation, proposal, axis))
 
 
-def _ways(situation: Situation, proposal: Proposal) -> Iterator[Proposal]:
-    """Results that are stacked beside each other in one thread; and how the shares of blocks meet: by the block
-    elected, or in any order where the user allows it."""
-    in_threads = stacked(situation, proposal)
+def _ways(situation: Situation, proposal: Proposal, axis: AxisClass | None) -> Iterator[Proposal]:
+    """Results that are stacked, along `axis`, beside each other in one thread; and how the shares of blocks meet: by
+    the block elected, or in any order where the user allows it."""
+    in_threads = proposal if axis is None else stacked(proposal, axis)
     if in_threads is not proposal and is_made_of_rows(situation):
         yield proposal
     proposal = in_threads

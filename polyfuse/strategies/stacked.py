@@ -20,11 +20,10 @@ MOST = 16
 SLOT = "k"
 
 
-def stacked(situation: Situation, proposal: Proposal) -> Proposal:
-    """The proposal with a slot in place of the block digit that deals a short class along which nothing is reduced."""
-    axis = beside_reductions(situation) if situation.target.kind != "cpu" else None
-    places = [] if axis is None else [proposal.anchors[key] for key in axis.members if key in proposal.anchors]
-    if axis is None or not places or any(place != places[0] for place in places):
+def stacked(proposal: Proposal, axis: AxisClass) -> Proposal:
+    """The proposal with a slot in place of the block digit that deals `axis`, if there is one."""
+    places = [proposal.anchors[key] for key in axis.members if key in proposal.anchors]
+    if not places or any(place != places[0] for place in places):
         return proposal
     block = next((d for d in proposal.digits if d.kind == "block" and places[0] == Affine.symbol(f"${d.name}")), None)
     if block is None or block.extent != axis.extent or SLOT in {d.name for d in proposal.digits}:
@@ -45,7 +44,9 @@ def is_made_of_rows(situation: Situation) -> bool:
 
 
 def beside_reductions(situation: Situation) -> AxisClass | None:
-    """A short class that no reduction, and no prefix, runs along."""
+    """The short class that no reduction, and no prefix, runs along, where there is one."""
+    if situation.target.kind == "cpu":
+        return None
     summed = (*situation.reductions, *situation.scans)
     along = {axis for statement in summed for axis in situation.classes.statement(statement)}
     short = [a for a in situation.axes if a not in along and a.extent.is_constant and 1 < a.extent.constant <= MOST]
