@@ -92,10 +92,11 @@ def test_a_row_is_dealt_to_few_lanes(function: Any, specs: Any, lanes: int, chun
 
 
 def test_what_a_row_has_once_takes_no_register_of_its_elements() -> None:
-    """A label of 8 bytes for each row: losses of 8192 x 8192 take 86 us on an H200 in 512 lanes, 72 in 256."""
+    """A label of 8 bytes for each row: losses of 8192 x 8192 take 86 us on an H200 in 512 lanes, 72 in 256; in another
+    run 67.2 in 256 and 65.5 in 128, which meet less."""
     (kernel,) = planned(smoothed, "f32[N~8192, 8192]", "i64[N]").kernels
     found = dict(kernel.parameters)
-    assert kernel.strategy == "rows" and (found["lanes"], found["chunks"]) == (256, 8)
+    assert kernel.strategy == "rows" and (found["lanes"], found["chunks"]) == (128, 16)
 
 
 def test_rows_that_are_written_have_blocks_of_few_threads() -> None:
