@@ -110,7 +110,7 @@ class Way(Enum):
 
 def sparse_ways(situation: Situation) -> tuple[Way, ...]:
     """Of dealing rows that are reduced several times to fewer lanes: these then meet less."""
-    several = SEVERAL <= len(situation.reductions) and len(situation.group.body) <= MOST_STATEMENTS
+    several = len(situation.reductions) >= SEVERAL and len(situation.group.body) <= MOST_STATEMENTS
     return (Way.SPARSE, Way.SPARSER) if several and situation.has_much else ()
 
 
@@ -351,7 +351,7 @@ def _fewer_lanes(row: _Row, usual: _Class) -> _Class:
     return replace(usual, lanes=lanes, chunks=chunks)
 
 
-MOST_STATEMENTS = 128  # of a kernel, all of which each way places
+MOST_STATEMENTS = 48  # of a kernel, all of which each way places
 SEVERAL, MOST_HELD, MOST_WINDOWS = 3, 64, 32
 """Sums of a row from which on fewer lanes are proposed, and elements that one of these holds at most, of whole vectors
 and of windows.  On an H200, of rows of 4096 float32 in 256 lanes and in fewer: mean, deviation and extremes 82.7 us and
