@@ -384,14 +384,15 @@ def _first_moved(costs: ProgramCosts, kernel: KernelGroup) -> int | None:
     found: list[int] = []
     for value in kernel.loads:
         places = [read.index for statement in statements for read in statement.reads if read.source == value]
-        found += [q for q, entries in enumerate(zip(*places, strict=True)) if len(set(map(_shift, entries))) > 1]
+        shifts = [set(map(_shift, entries)) for entries in zip(*places, strict=True)]
+        found += [q for q, several in enumerate(shifts) if None not in several and len(several) > 1]
     return min(found, default=None)
 
 
-def _shift(entry: ReadEntry) -> object:
-    """What an index adds to a dimension, whichever it is of its statement."""
+def _shift(entry: ReadEntry) -> tuple[int, int] | None:
+    """What an index adds to a dimension, whichever it is of its statement, and its step; None of others."""
     if not isinstance(entry, Affine) or len(entry.terms) != 1:
-        return entry
+        return None
     return entry.constant, entry.terms[0][1]
 
 
