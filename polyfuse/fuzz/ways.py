@@ -41,7 +41,7 @@ IN_LINE = 1e-6
 ALIKE_WAY = "alike"
 IN_PASSES = 3e-5
 """Seconds for each kernel with a reduction of its own in a random price that favours sums in one pass."""
-EFFORT = 4  # of so many programs one is fused with all the effort that the planner has
+EFFORT, SHAKES = 4, 12  # of so many programs one is fused with so many rounds of shake
 INTERPRETED = {"cpu": 3.5, "sm_90": 4.5, "sm_80": 1.2, "generic": 0.8}
 
 
@@ -128,7 +128,7 @@ def basic_ways(seed: int, name: str) -> tuple[Way, Way]:
     """Unfused and fused, for one target."""
     common = _common(Random(seed), name)
     out = Random(seed + 1).choices(["new", "strided", "onto"], [8, 1, 1])[0]
-    effort = None if seed % EFFORT == 0 else 0
+    effort = SHAKES if seed % EFFORT == 0 else 0
     return Way("unfused", (*common, ("fuse", False))), Way("fused", common, out=out, effort=effort)
 
 

@@ -26,19 +26,25 @@ changes, and ranks of 6 columns that are reduced twice are planned in a sixth of
 def join_chains(queue: Queue) -> None:
     """Make the kernels of all such groups that are legal and no dearer, in a partition of single statements."""
     groups, stages = _groups(queue.state), _stages(queue.state)
+    together = frozenset[int]().union(*groups)
+    queue.state.settle_prices(v for v in queue.state.owner if v not in together)
     for values in groups:
-        _join(queue, values, 2)
+        if not _join(queue, values, 2):
+            queue.state.settle_prices(v for v in values if v in queue.state.owner)
+            queue.forget()
+            _join(queue, values, 2)
     for values in stages:
         _join(queue, values, MANY)
 
 
-def _join(queue: Queue, values: Iterable[int], least: int) -> None:
-    """Make one kernel of those that store these values, of which there are so many at least."""
+def _join(queue: Queue, values: Iterable[int], least: int) -> bool:
+    """Make one kernel of those that store these values, of which there are so many at least; whether it is made."""
     move = merged(queue.state, frozenset([queue.state.owner[v] for v in values if v in queue.state.owner]))
     if len(move.old) >= least:
         trial = queue.trial(move)
         if trial.gain >= 0 and trial.kernels and queue.refusal(move, trial):
-            queue.state.replace(move.old, trial.kernels)
+            return queue.state.replace(move.old, trial.kernels) is not None
+    return False
 
 
 def _groups(state: Partition) -> list[list[int]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyfuse.errors import ScheduleError
 from polyfuse.grouping.costs import Costs
@@ -74,12 +74,13 @@ class Partition:
 
     @staticmethod
     def unfused(costs: Costs) -> Partition:
-        """Every value that an output needs is stored, by a kernel of its own."""
+        """Every value that an output needs is stored, by a kernel of its own, which has no price yet: its time is what
+        its bytes take at least."""
         state = Partition(costs)
         singles = [frozenset((v,)) for v in sorted(state.live()) if not state.is_input[v]]
         loads = [frozenset(state.operands[v]) for (v,) in singles]
         pairs = zip(singles, loads, strict=True)
-        return Partition.of(costs, [KernelGroup(one, one, read, costs.price(one, one, read)) for one, read in pairs])
+        return Partition.of(costs, [KernelGroup(one, one, read, costs.floor(one, read)) for one, read in pairs])
 
     @staticmethod
     def of(costs: Costs, kernels: Sequence[KernelGroup]) -> Partition:
@@ -201,6 +202,13 @@ class Partition:
         return order
 
     # ------------------------------------------------------------------------------------------------ changes
+    def settle_prices(self, values: Iterable[int]) -> None:
+        """Price the kernels that store these values."""
+        for number in sorted({self.owner[v] for v in values}):
+            kernel = self.kernels[number]
+            time = self.costs.price(kernel.body, kernel.roots, kernel.loads)
+            self.kernels[number] = replace(kernel, time=time)
+
     def add(self, kernel: KernelGroup, position: int, number: int | None = None) -> int:
         """Take up `kernel` under a new number, or again under the `number` that it had."""
         if number is None:

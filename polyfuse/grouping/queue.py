@@ -390,7 +390,12 @@ class Queue:
     def rule(self, rules: Rules) -> None:
         """From now on other rules hold: what was tried and proved under the old ones is forgotten."""
         self.judge = Judge(self.state.costs, rules)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was tried: of kernels that have other prices since."""
         self._trials.clear()
+        self._bounds.clear()
 
     def _note(self, names: tuple[int, ...], verdict: Verdict) -> None:
         if not self.salt:

@@ -46,11 +46,6 @@ SHAKEN = 6_000
 thousand on none; of 6 steps of a stencil, with other prices, 2.5 parts in a hundred within 16,000 placed statements,
 which take longer than such programs run for."""
 
-SHAKEN_FULLY, SHAKEN_PART = 2_000, 0.2
-"""Work of all searches, above which the rounds that follow them take that part of it at most.  Of the benchmark
-programs and 100 others as users write them two are more than one part in a thousand faster with all rounds, by one part
-in 240, of autocorrelations for 866 ms, and in 300, for 49 (benchmarks/results/twentyfirst_survey_h200.json)."""
-
 Unmet = tuple[tuple[frozenset[int], Verdict], ...]
 
 
@@ -132,17 +127,13 @@ class Grouping:
         if self._is_settled:
             return self
         rest, done = self._rest.within(granted), self._costs.work
-        is_part = effort is None and granted is None and done > SHAKEN_FULLY
-        if is_part:
-            rest = Allowance(min(rest.large, done * SHAKEN_PART), min(rest.all, done * SHAKEN_PART))
         queue = self._queue(self._rules, Allowance(done + rest.large, done + rest.all, done))
         queue.log.update(self.log)
         _shake_often(queue, set(queue.state.kernels), effort)
         _sweep(queue)
         found = _result(queue, self.unmet, self._effort, self._left)
         more = queue.work - done
-        unweighed = self.unweighed + (0 if is_part else found.unweighed)  # of what was weighed once already
-        return replace(found, unweighed=unweighed, spent=self.spent + more)
+        return replace(found, unweighed=self.unweighed + found.unweighed, spent=self.spent + more)
 
     def _queue(self, rules: Rules, allowed: Allowance | None = None) -> Queue:
         allowed = allowed or further(self._costs.work, self._left)
@@ -177,7 +168,8 @@ def search(
     granted = left_over(granted, costs.work - begun)
     state = Partition.unfused(costs) if one is None else Partition.of(costs, [one])
     queue = Queue(state, judge, allowance(len(state.owner), costs.work, granted))
-    join_chains(queue)
+    if one is None:
+        join_chains(queue)
     return _finish(queue, wishes, (), effort, left_for_refusals(granted))
 
 

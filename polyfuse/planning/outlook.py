@@ -83,7 +83,7 @@ class Outlook:
     def parts(self, situation: Situation, proposals: Numbered) -> list[Numbered]:
         """All proposals in the order in which they are priced: those that were never compared and those that served
         others, those that came near the best, the rest.  Each part is for where those before it will not do."""
-        known = None if len(situation.group.body) == 1 else self.worth.get(_family(situation))
+        known = self.worth.get(_family(situation))
         if known is None:
             return [proposals]
         found: list[list[tuple[int, Proposal]]] = [[], [], []]

@@ -63,7 +63,7 @@ def plan_program(
     effort: int | None = None,
 ) -> Plan:
     """The plan for one class of calls.  `layouts` has one entry per argument.  Whatever `pricer` says, the plan is
-    proved.  `effort`: of shakes, see `grouping.search`.  Raises PolyfuseError subclasses."""
+    proved.  `effort`: rounds of shake, see `grouping.search` and `proving.shaken`.  Raises PolyfuseError subclasses."""
     refuse(options, target)
     options, traced = settled(options, program), program
     if options.atomics and target.kind == "cpu":

@@ -11,7 +11,9 @@ from tests.grouping.model import Model, Values
 
 def unfused(model: Model) -> int:
     """Picoseconds with one kernel per statement."""
-    return Partition.unfused(model).total()
+    state = Partition.unfused(model)
+    state.settle_prices(state.owner)
+    return state.total()
 
 
 def check(model: Model, grouping: Grouping, refuted: Collection[tuple[Values, Values]] = ()) -> None:

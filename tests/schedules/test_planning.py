@@ -17,7 +17,9 @@ from polyfuse.planning.program_costs import ProgramCosts
 from polyfuse.strategies.situation import Situation
 
 
-@pytest.mark.parametrize(("family", "operations"), [("residual blocks", 63), ("attention heads", 18), ("adam", 60)])
+@pytest.mark.parametrize(
+    ("family", "operations"), [("residual blocks", 63), ("attention heads", 18), ("independent outputs", 60)]
+)
 def test_groups_that_are_alike_share_a_price_and_no_plan_changes(
     family: str, operations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
