@@ -28,11 +28,13 @@ def at_once(costs: Costs, granted: int | None = None) -> Grouping | None:
     outputs, inputs = frozenset([v for v in body if state.pinned[v]]), live - body
     if len(outputs) > 1:
         return None
+    forget = costs.learning()
     costs.whole_price(body, outputs, inputs, teaches=True)  # by all schedules: what a search begins with as well
     partitions = [[outputs]]
     for passed in _passed(state, body, inputs):
         partitions += [[passed, outputs]] if passed and passed != outputs else []
     found = [grouping for roots in partitions if (grouping := of_roots(costs, roots, granted)) is not None]
+    forget()  # as a search does
     return min(found, key=lambda grouping: grouping.time, default=None)
 
 

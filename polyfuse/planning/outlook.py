@@ -52,8 +52,9 @@ within BESIDE_OTHERS: one or two serve them all."""
 @dataclass(frozen=True, slots=True)
 class Worth:
     """Of a family: the proposals that were ever compared, those of them that came near the best, and one that served
-    each group of several statements; how many of these groups, the last ones, needed no further such proposal; and how
-    the best of all compares at most with moving the bytes alone, and the best of those near."""
+    each group of several statements; how many of these groups, the last ones, needed no further such proposal; how
+    the best of all compares at most with moving the bytes alone, and the best of those near; and whether a lone statement
+    was among its groups, without which no other learns from it: its schedules are what others are compared with."""
 
     compared: frozenset[Header] = frozenset()
     near: frozenset[Header] = frozenset()
@@ -61,6 +62,7 @@ class Worth:
     agreed: int = 0
     slowness: float = 0.0
     usual: float = 0.0
+    has_lone: bool = False
 
     def rank(self, header: Header) -> int:
         """In which part of the proposals of a group one is priced."""
@@ -83,7 +85,7 @@ class Outlook:
     def parts(self, situation: Situation, proposals: Numbered) -> list[Numbered]:
         """All proposals in the order in which they are priced: those that were never compared and those that served
         others, those that came near the best, the rest.  Each part is for where those before it will not do."""
-        known = self.worth.get(_family(situation))
+        known = self._known(situation)
         if known is None:
             return [proposals]
         found: list[list[tuple[int, Proposal]]] = [[], [], []]
@@ -93,7 +95,7 @@ class Outlook:
 
     def suffices(self, situation: Situation, others: Numbered, seconds: Iterable[float]) -> bool:
         """Whether the best price so far is about what it is elsewhere, so that `others` are not worth one."""
-        known = self.worth.get(_family(situation))
+        known = self._known(situation)
         if known is None:
             return True
         likely = any(known.rank((p.strategy, p.parameters)) == 1 for _, p in others)
@@ -127,7 +129,12 @@ class Outlook:
             0 if served else known.agreed + (not is_alone),
             max(known.slowness, slowness) if is_all else known.slowness,
             known.usual if known.is_first(compared) else max(known.usual, slowness),
+            known.has_lone or is_alone,
         )
+
+    def _known(self, situation: Situation) -> Worth | None:
+        known = self.worth.get(_family(situation))
+        return known if known is not None and (known.has_lone or len(situation.group.body) > 1) else None
 
 
 def _headers(seconds: Sequence[tuple[Proposal, float]], most: float) -> frozenset[Header]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import polyfuse as pf
 from polyfuse.bindings import Layout
 from polyfuse.cost.prices import price
 from polyfuse.options import Options
@@ -263,3 +264,17 @@ def test_ways_that_have_one_shape_of_rows_are_one_proposal(monkeypatch: pytest.M
     monkeypatch.setattr(reduction, "_rows", counting)
     reduction.reduction(situation)
     assert made and len(set(made)) == len(made)
+
+
+def test_what_all_of_a_program_learned_is_not_what_a_lone_statement_needs() -> None:
+    """A column with all columns of another array: the kernel of everything reads column by column, and teaches nobody
+    to do so."""
+
+    def with_all(x: Any, y: Any) -> Any:
+        d, e = x - x.mean(axis=0), y - y.mean()
+        return (e @ d) / np.sqrt((d * d).sum(axis=0) * (e * e).sum())
+
+    x, y = np.empty((1_000_000, 64), np.float32), np.empty(1_000_000, np.float32)
+    plan = pf.jit(with_all).plan(x, y, target="h200")
+    assert sorted(kernel.strategy for kernel in plan.kernels) == ["columns", "rows"]
+    assert plan.cost_analysis().seconds < 100e-6
