@@ -204,7 +204,7 @@ def _conditions(kernel: _Wants, statement: Statement, term: Expr, depth: int = 0
             return both[0] | both[1] if all(both) else NONE
         case Apply(function, (left, right)) if function in _DIFFERENCES:
             one, other = _number(kernel, statement, left, depth), _number(kernel, statement, right, depth)
-            if one is None or other is None or not (_is_side(one) and _is_side(other)):
+            if one is None or other is None or not (_is_side(one) and _is_side(other)) and mixed(term) is None:
                 return NONE
             return frozenset(_DIFFERENCES[function](one, other))
         case Ref(name) if depth < FAR and (of := _made(kernel, statement, name)) is not None:
@@ -245,13 +245,28 @@ def as_condition(term: Expr) -> Expr:
     match term:
         case Apply(function, (left, right)) if function in _DIFFERENCES:
             one, other = _index(left), _index(right)
-            if one is not None and other is not None and not (one.is_constant and other.is_constant):
-                return Inside(_DIFFERENCES[function](one, other)) if _is_side(one) and _is_side(other) else term
-            return term
+            if one is None or other is None or one.is_constant and other.is_constant:
+                return term
+            sides = _is_side(one) and _is_side(other) or mixed(term) is not None
+            return Inside(_DIFFERENCES[function](one, other)) if sides else term
         case Apply(function, operands, dtype):
             return Apply(function, tuple(map(as_condition, operands)), dtype)
         case _:
             return term
+
+
+def mixed(term: Expr) -> Affine | None:
+    """The difference of two indices that are compared, where a condition has terms of both on one side: all of it has
+    to fit the indices of a kernel.  None of other terms."""
+    match term:
+        case Apply(function, (left, right)) if function in _DIFFERENCES:
+            one, other = _index(left), _index(right)
+            if one is None or other is None or _is_side(one) and _is_side(other):
+                return None
+            difference = one - other
+            return difference if difference.is_linear and abs(difference.constant) < LARGE else None
+        case _:
+            return None
 
 
 def _index(term: Expr) -> Affine | None:

@@ -131,6 +131,8 @@ class Expressions:
         return Call("cast", (self.indices.tree(affine), target))
 
     def _apply(self, function: str, operands: tuple[Expr, ...], dtype: DType) -> Node:
+        if function == "cast" and (place := self._place(operands[0])) is not None and dtype.kind == "f":
+            return Call("cast", (place, Name(dtype_text(dtype))))  # the guards of a plan say that it fits
         if function in ("cast", "bitcast"):
             return Call(function, (self.fragment(operands[0]), Name(dtype_text(dtype))))
         if function == "where" and self.cuts and self._is_cut(operands):
@@ -147,6 +149,12 @@ class Expressions:
         if function in PREFIX:
             return Unary(PREFIX[function], nodes[0])
         return Call(function, tuple(nodes))
+
+    def _place(self, operand: Expr) -> Node | None:
+        """An index of more bits than those of the kernel, in these: long integers take several instructions."""
+        if not isinstance(operand, Index) or operand.dtype.kind != "i" or self.indices.kind(operand.affine) == INTEGER:
+            return None
+        return self.indices.tree(operand.affine) if 8 * operand.dtype.itemsize > self.kernel.index_bits else None
 
     def _is_cut(self, operands: tuple[Expr, ...]) -> bool:
         """Whether the condition cuts vectors of a value, each part of it at one place."""

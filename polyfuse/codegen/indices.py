@@ -8,7 +8,7 @@ signed integers, and one instruction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from polyfuse.affine import Affine, Atom, FloorDiv
@@ -107,10 +107,24 @@ class Indices:
             return Call("constant", (Literal(False), Name("boolean")))
         ordered = sorted((affine for affine in known if not affine.is_constant), key=self.kind)
         result: Node | None = None
+        equal = set[Affine]()
         for affine in ordered:
-            part = self._named_condition(affine)
+            if affine in equal:
+                continue
+            part = self._named_equality(affine) if self._is_equality(affine, known) else self._named_condition(affine)
+            equal.add(-affine)
             result = part if result is None else Binary("&", result, part)
         return result
+
+    def _is_equality(self, affine: Affine, known: Container[Affine]) -> bool:
+        """Whether it is at least 0 and at most, one comparison of each slot."""
+        settled = any(bound in self.settled for bound in (affine, -affine, -affine - 1, affine - 1))
+        return self.kind(affine) != INTEGER and -affine in known and not settled
+
+    def _named_equality(self, affine: Affine) -> Node:
+        upper, lower, constant = self._signed_parts(affine)
+        one, other = self._sum(upper, [], max(0, constant)), self._sum(lower, [], max(0, -constant))
+        return Hoist(Binary("==", one, other), "mask", self.loops(affine))
 
     def _named_condition(self, affine: Affine) -> Node:
         """A condition that gets a line of its own where several conjunctions hold it: ``rows = row + v < M``."""

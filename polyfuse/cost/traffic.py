@@ -27,7 +27,7 @@ from polyfuse.cost.pieces import (
     torn_ends,
     torn_runs,
 )
-from polyfuse.cost.reuse import Stream, along_row, streamed, sweeps, walks
+from polyfuse.cost.reuse import Stream, along_row, met_again, streamed, sweeps, walks
 from polyfuse.cost.walked import block_sectors, goes_apart, sectors_used
 from polyfuse.places.boxes import Unbounded, enclosing_box
 from polyfuse.schedule import Digit, KernelSchedule, Placed
@@ -129,7 +129,9 @@ def traffic_of(
             stretch[key] = 1.0 + IN_PARTS * (min(MOST_PARTS, max(1.0, sectors)) - 1.0)
         times = sweeps(schedule, arrays[key], streams, target, sizes, occupancy)
         times *= walks(scop, reads[key], streams, target, sizes)
-        volume = int(arrays[key].bytes * times)
+        here = min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
+        walked = max([met_again(of_path, streams, target, sizes, here) for of_path in paths.values()])
+        volume = int(arrays[key].bytes * times * (1 + walked))
         resident = (volume + stores[0]) * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
         *others, _ = sorted(min(volume, touched[key, path]) for path in paths)
         stays = resident <= target.l2_kept

@@ -20,6 +20,7 @@ from polyfuse.planning.joining import factors_of
 from polyfuse.schedule import KernelSchedule
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Index, Inside, affines
+from polyfuse.wanted import mixed
 
 RANGE = 2**31
 PADDING = 2**16  # elements at least that are left for padding, so that most plans have the same bound
@@ -129,7 +130,10 @@ def _positions(statement: Statement) -> Iterator[Affine]:
     """Positions that a statement computes with: as values, and in conditions."""
     pending = list(statement.body)
     while pending:
-        match pending.pop():
+        term = pending.pop()
+        if (difference := mixed(term)) is not None:
+            yield difference
+        match term:
             case Index(affine):
                 yield affine
             case Inside(where):

@@ -53,8 +53,8 @@ within BESIDE_OTHERS: one or two serve them all."""
 class Worth:
     """Of a family: the proposals that were ever compared, those of them that came near the best, and one that served
     each group of several statements; how many of these groups, the last ones, needed no further such proposal; how
-    the best of all compares at most with moving the bytes alone, and the best of those near; and whether a lone statement
-    was among its groups, without which no other learns from it: its schedules are what others are compared with."""
+    the best of all compares at most with moving the bytes alone, and the best of those near; and whether a lone
+    statement was among its groups: without one, what they taught is not what lone ones need."""
 
     compared: frozenset[Header] = frozenset()
     near: frozenset[Header] = frozenset()

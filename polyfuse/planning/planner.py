@@ -39,6 +39,8 @@ from polyfuse.rewrites.byte_tables import byte_tables
 from polyfuse.rewrites.compared_positions import compared_positions
 from polyfuse.rewrites.factors import factors_apart
 from polyfuse.rewrites.gathers import sink_gathers
+from polyfuse.rewrites.index_arithmetic import index_arithmetic
+from polyfuse.rewrites.merged_reductions import merged_reductions
 from polyfuse.rewrites.moves import sink_moves
 from polyfuse.rewrites.normalise import normalise
 from polyfuse.rewrites.positions import short_positions
@@ -71,11 +73,13 @@ def plan_program(
     if options.max_registers and target.kind == "cpu":
         fusion_log.info("%s: max_registers: %s", program.name, NO_REGISTERS)
     hints = size_hints(program)
+    program = index_arithmetic(program)  # sums of places are places
     program = settle_bounds(program, options.bounds)  # data indices that are proved to be in bounds need no check
     program = unstacked(program)  # reductions of a stack are operations on its arrays
     program = sink_gathers(program, hints)  # what data choose of a computed array is computed alone
     program = sink_moves(program)  # of a computed array that is moved around, what it is computed of is moved
     if not keeps_its_form(options):
+        program = merged_reductions(program)  # of what reductions leave
         program = byte_tables(program, hints, of_function)  # long functions of bytes are looked up
     shorts, keys, sums = tuple[Guard, ...](), tuple[AnyGuard, ...](), tuple[AnyGuard, ...]()
     if target.kind == "cuda":

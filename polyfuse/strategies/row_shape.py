@@ -69,6 +69,9 @@ fewer combine sooner, and more blocks share a processor.  On an H200: int8 quant
 LOADED = 64
 """And words that it loads of all arrays: layernorm of rows of 4096 with gain and bias takes 143 us in 128 lanes of 32,
 134 in 256 of 16."""
+LOADED_BY_MANY = 128
+"""The same of rows in more than 256 lanes: layernorm of 8192 rows of 8192 takes 146 us in 512 lanes of 16, 131 in 256
+of 32, where ptxas takes 80 registers: gain and bias are loaded behind the sums."""
 SCANNING = {False: 256, True: 128}
 """Lanes that scan a row, in the usual and in the second way, in several trips where it is longer: maxima so far of 4096
 rows of 16384 on an H200 take 267 us in 1024 lanes, 97 in 128.  On an H100, of 537 MB in all: prefixes of rows of 4096
@@ -345,7 +348,8 @@ def _fewer_lanes(row: _Row, usual: _Class) -> _Class:
     lanes, chunks, loaded = usual.lanes, usual.chunks, row.loaded()
     while lanes > row.situation.target.warp:
         elements = 2 * chunks * row.width
-        if elements * row.itemsize > 4 * HELD[lanes > 256] or elements * loaded > 4 * LOADED:
+        most = LOADED_BY_MANY if lanes > 256 else LOADED
+        if elements * row.itemsize > 4 * HELD[lanes > 256] or elements * loaded > 4 * most:
             break
         lanes, chunks = lanes // 2, 2 * chunks
     return replace(usual, lanes=lanes, chunks=chunks)

@@ -17,6 +17,7 @@ from polyfuse.cost.phases import left_words
 from polyfuse.cost.prices import price
 from polyfuse.options import Options
 from polyfuse.planning.program_costs import program_costs
+from polyfuse.schedule import Finish, LoopNest
 from polyfuse.scop import Statement
 from polyfuse.target import H200
 from tests.schedules.benchmark_plans import GOLDEN
@@ -252,3 +253,19 @@ def test_sizes_that_no_machine_holds_have_a_price() -> None:
     (kernel,) = plan.kernels
     found = price(kernel.scop, kernel.schedule, kernel.target, {"N": 10**17, "M": 10**17})
     assert 1e21 < found.seconds < 1e23
+
+
+def test_loops_of_the_block_that_is_elected_take_their_time() -> None:
+    """4,096 elements one by one behind the last arrival take 200 us: they get a kernel, or are dealt to threads."""
+
+    def clipped(a: Any, b: Any) -> Any:
+        scale = 1 / (np.sqrt((a * a).sum() + (b * b).sum()) + 1)
+        return a * scale, b * scale
+
+    plan = pf.jit(clipped).plan(pf.spec("f32[4096, 4096]"), pf.spec("f32[4096]"), target="h200")
+    for kernel in plan.kernels:
+        ends = [item for item in kernel.schedule.order if isinstance(item, Finish)]
+        walked = [n for end in ends for n in end.items if isinstance(n, LoopNest)]
+        sums = {p.name for p in kernel.schedule.placed if p.role == "total"}
+        assert all(sums.issuperset(nest.items) for nest in walked), kernel.name
+    assert plan.cost_analysis().seconds < 80e-6

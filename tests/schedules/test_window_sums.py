@@ -123,6 +123,19 @@ def test_windows_of_rows_are_loaded_a_trip_early_where_registers_are_left() -> N
     assert not kernel.schedule.ahead
 
 
+def test_what_is_stored_besides_is_written_in_pieces_of_a_kilobyte() -> None:
+    """By rows of planes, whose neighbours the cache has lost when they come again, 245 to 356 us; so 212."""
+
+    def step_and_change(u: Any, f: Any) -> Any:
+        new = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - f[1:-1, 1:-1])
+        return new, np.abs(new - u[1:-1, 1:-1]).max(axis=1).max()
+
+    specs = [pf.spec("f32[8192, 8192]")] * 2
+    (kernel,) = pf.jit(step_and_change).plan(*specs, target="h200").kernels
+    assert kernel.strategy == "window_sums"
+    assert kernel.parameters["lanes"] * kernel.parameters["columns"] * 4 >= 1024
+
+
 def test_blocks_too_few_to_fill_a_device_are_not_proposed() -> None:
     plan = pf.jit(residual).plan(pf.spec("f32[256, 262144]"), target="h200")
     assert all(kernel.strategy != "window_sums" for kernel in plan.kernels)

@@ -1,0 +1,41 @@
+"""Reductions of reductions: one over all of their dimensions, where these lie side by side.
+
+    m = abs(r).max(axis=1).max()    ->    m = abs(r).max()
+    s = x.sum(axis=2).sum(axis=1)   ->    s = x.sum(axis=(1, 2))
+
+The second waits for the first, which schedules have to keep apart; of one reduction each block takes any share.
+"""
+
+from __future__ import annotations
+
+from polyfuse import expr
+from polyfuse.dtypes import bf16, f16
+from polyfuse.expr import Node, Program
+from polyfuse.rewrites.rebuild import rebuild_program
+
+MERGED = frozenset(("sum", "prod", "max", "min", "any", "all"))
+"""Reductions of one value in any order: what the inner one leaves is all that the outer one asks for."""
+ROUNDED = {"sum": (f16, bf16), "prod": (f16, bf16)}
+"""Of these element types what the inner one leaves is rounded."""
+
+
+def merged_reductions(program: Program) -> Program:
+    """The program without reductions that nothing but another reduction of the kind reads."""
+    readers = expr.readers(expr.topological(program.outputs))
+    outputs = {output.digest for output in program.outputs}
+
+    def change(original: Node, node: Node) -> Node:
+        if not isinstance(node, expr.Reduce) or not isinstance(original, expr.Reduce):
+            return node
+        inner, before = node.operands[0], original.operands[0]
+        if not isinstance(inner, expr.Reduce) or node.monoid not in MERGED or inner.monoid != node.monoid:
+            return node
+        if readers[before.digest] > 1 or before.digest in outputs or inner.dtype in ROUNDED.get(node.monoid, ()):
+            return node
+        left = [k for k in range(inner.operands[0].rank) if k not in inner.axes]
+        axes = sorted((*inner.axes, *[left[a] for a in node.axes]))
+        if axes[-1] - axes[0] >= len(axes):
+            return node  # what lies between is kept: two passes may be what is fast
+        return expr.reduce_(node.monoid, inner.operands, axes)
+
+    return rebuild_program(program, change)
