@@ -159,6 +159,7 @@ def _proposal(situation: Situation, found: _Pairs, tile: _Tile) -> Proposal | No
         loops=tuple(d.name for d in (*loops, far.loop) if d in kept),
         guards=tuple(guards),
         combines=far.combines,
+        border=True,  # masks of what is read cost as much as a product, and take wide loads apart
     )
 
 

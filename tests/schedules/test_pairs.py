@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 import polyfuse as pf
@@ -94,3 +95,33 @@ def test_the_width_of_a_tile_follows_the_registers_that_an_element_takes() -> No
 def test_longer_sums_are_no_pairs() -> None:
     (kernel,) = planned(distances, "f32[1024, 33]", "f32[1024, 33]").kernels
     assert kernel.strategy != "pairs"
+
+
+def test_blocks_inside_read_the_others_without_masks() -> None:
+    """In vectors of all coordinates of several points: 195 us of 16384 bodies on an H200, 220 with masks."""
+
+    def lennard_jones(p):
+        s = 1 / (((p[:, None, :] - p[None, :, :]) ** 2).sum(axis=2) + 0.5) ** 3
+        return (4 * s * (s - 1)).sum(axis=1)
+
+    plan = planned(lennard_jones, "f32[N~16384, 3]")
+    (kernel,) = plan.kernels
+    assert kernel.strategy == "pairs" and "share" in kernel.parameters and kernel.parameters["vector"] == 4
+    inside = plan.source().split("    else:")[0]
+    loop = inside[inside.index("for r in range") :]
+    assert "mask" not in loop.split("store(")[0] and "where(" not in loop
+    assert re.search(r"x_2 = load|p_2 = load", loop) and "span=" in plan.source()
+    other = pf.jit(lennard_jones, fuse=False).plan(pf.spec("f32[N~16384, 3]"), target="h200")
+    assert_equivalent(plan, other, sizes=[{"N": 44}])
+
+
+def test_what_an_elected_block_stores_is_not_stored_in_a_loop() -> None:
+    """Forces of shares were priced 2.2 times what they take: 530 us instead of 429."""
+
+    def attraction(p, mass):
+        d = p[:, None, :] - p[None, :, :]
+        r = (d * d).sum(axis=2) + 0.01
+        return (d * (mass / (r * np.sqrt(r)))[:, :, None]).sum(axis=0)
+
+    (kernel,) = planned(attraction, "f32[16384, 3]", "f32[16384, 1]").kernels
+    assert "share" in kernel.parameters and kernel.parameters["vector"] == 4
