@@ -111,8 +111,11 @@ class Indices:
         for affine in ordered:
             if affine in equal:
                 continue
-            part = self._named_equality(affine) if self._is_equality(affine, known) else self._named_condition(affine)
-            equal.add(-affine)
+            if self._is_equality(affine, known):
+                part = self._named_equality(affine)
+                equal.add(-affine)
+            else:
+                part = self._named_condition(affine)
             result = part if result is None else Binary("&", result, part)
         return result
 

@@ -29,7 +29,7 @@ from polyfuse.cost.counts import (
     placed_instructions,
     placed_operations,
 )
-from polyfuse.cost.crowding import BESIDE, exposed, held_by_few, in_chains
+from polyfuse.cost.crowding import BESIDE, exposed, held_by_few, in_chains, in_few_warps
 from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
 from polyfuse.cost.longer import times_longer
 from polyfuse.cost.middle import decided, of_the_middle
@@ -150,6 +150,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     issued = max(issued, 2 * halves)
     terms = _terms(scop, middle, target, sizes, moved, flops, issued, fill, blocks, resident, occupancy, accesses)
     terms["memory"] *= afar(schedule, waves)
+    terms["compute"] *= in_few_warps(schedule, target, blocks)
     terms["memory"] *= walked_at_once(schedule, target, sizes, blocks, occupancy)
     terms["memory"] += (waves - 1) * in_clusters(scop, schedule, target, sizes)
     spills = spilled * 4 * SPILL_FACTOR * schedule.block_threads * max(blocks, target.processors)

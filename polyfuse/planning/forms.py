@@ -66,6 +66,8 @@ FEW_BLOCKS = 1.8
 """Times what its bytes take that a reduction over several axes takes whose longest one alone is dealt to blocks, from
 which on all axes but the outermost one are reduced first: on an H200, the mean over images, rows and columns of what is
 cut out of 128 x 64 x 112 x 112 float32, 96 us by its bytes, 3.6 ms before and 120 us so."""
+COPY = 1.8
+"""Times what its bytes take that a kernel takes at most which does little else than to move them."""
 APART = 1.4
 """The same where neighbours are read along what is reduced: of each image by itself windows have them."""
 STAGES = 0.97
@@ -206,7 +208,8 @@ def some_axes_first(
         choice = costs.choice(kernel.body, kernel.roots, kernel.loads)
         if least > LONG_COLUMNS * costs.target.launch * 1e12 and kernel.time > TORN_ROWS * least:
             found |= _outer_axes(costs, choice)
-        before = sum([k.time for k in grouping.kernels if k.roots & kernel.loads])  # a copy of what no blocks share
+        copies = [k for k in grouping.kernels if k.roots & kernel.loads]  # of what no blocks share
+        before = sum([k.time for k in copies if k.time < COPY * costs.floor(k.roots, _made_of(costs, k.loads))])
         few = choice.cost is not None and choice.cost.blocks < costs.target.processors
         if (few or before) and kernel.time + before > max(LONG * costs.target.launch * 1e12, FEW_BLOCKS * least):
             found |= _inner_axes(costs, choice)
