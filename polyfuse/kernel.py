@@ -518,6 +518,12 @@ class Member:
     first: Affine
 
 
+def meets(one: Combine, other: Combine) -> bool:
+    """Whether the threads of both are the same, of several warps, and so is what is done: one call combines them."""
+    single = len(one.names) == len(other.names) == 1
+    return single and one.monoid == other.monoid and one.bits == other.bits >= 32
+
+
 def combines_once(kernel: Kernel) -> bool:
     """Whether threads of several warps combine values, each time after all that they load: no loop overlaps the two."""
     loops = any(isinstance(op, For) for op in kernel.body)

@@ -450,6 +450,9 @@ class Runtime:
     def combine(self, monoid: str, *arguments: Any) -> Fragment | tuple[Fragment, ...]:
         *values, bits, threads, blocks = arguments if len(arguments) == MONOIDS[monoid].state + 3 else (*arguments, 1)
         self._meet(bits, threads * blocks)
+        if isinstance(values[0], tuple):  # several by themselves, at once
+            found = [collectives.combine_threads(monoid, lifted([v]), bits, threads * blocks) for v in values[0]]
+            return tuple(Fragment(state[0], v.dtype) for state, v in zip(found, values[0], strict=True))
         return _state(collectives.combine_threads(monoid, lifted(values), bits, threads * blocks), values)
 
     def scan(

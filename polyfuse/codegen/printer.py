@@ -33,6 +33,7 @@ from polyfuse.codegen.expressions import Expressions
 from polyfuse.codegen.indices import INTEGER, Indices, Symbol
 from polyfuse.codegen.language import dtype_text
 from polyfuse.codegen.literals import literal
+from polyfuse.codegen.meetings import at_once
 from polyfuse.codegen.names import Namer, function_name
 from polyfuse.codegen.statements import Assign, Branch, Effect, Loop, Statement, lines
 from polyfuse.codegen.symbols import symbol_table, thread_strides, with_bases
@@ -200,7 +201,15 @@ class _Printer:
     noted: set[str] = field(default_factory=set)
 
     def block(self, body: Sequence[Op]) -> tuple[Statement, ...]:
-        return tuple(self._statement(op) for op in body)
+        groups = at_once(body, lambda value: self.expressions.type_of(value).dtype)
+        return tuple(self._statement(ops[0]) if len(ops) == 1 else self._meeting_at_once(ops) for ops in groups)
+
+    def _meeting_at_once(self, ops: Sequence[Op]) -> Statement:
+        """Combinations of several values in one call."""
+        found = [op for op in ops if isinstance(op, Combine)]
+        values = tuple(node for op in found for node in self._tuple_state(op.values, frozenset()))
+        arguments = (Items(values), Literal(found[0].bits), *self._meeting())
+        return self._assign([name for op in found for name in op.names], Call(f"threads_{found[0].monoid}", arguments))
 
     def _statement(self, op: Op) -> Statement:
         match op:

@@ -34,6 +34,7 @@ from polyfuse.lower.fold import folded
 from polyfuse.lower.guarded import guarded
 from polyfuse.lower.inspect import flatten
 from polyfuse.lower.masked import with_masked_values
+from polyfuse.lower.meetings import with_meetings_together
 from polyfuse.lower.moves import index_sites
 from polyfuse.lower.neighbours import with_neighbours
 from polyfuse.lower.neutral import without_idle_masks
@@ -89,6 +90,7 @@ def lower(
     body = without_repeated_indices(with_open_ends(body, schedule.of_kind("thread")))
     body = without_idle_masks(with_masked_values(body, schedule.of_kind("thread")))
     body = with_loads_together(with_wanted_loads(env, body))
+    body = with_meetings_together(body)
     sums: Mapping[str, Affine] = {}
     if IN_PIECES in dict(schedule.parameters):
         sizes = frozenset(scop.program.symbols)

@@ -7,6 +7,7 @@ then the blocks of the cluster likewise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,41 @@ def _threads(monoid: FragmentMonoid) -> Rule:
 
         return result_type(fragments), emit
 
+    def together(values: Any, bits: Any, threads: Any, blocks: Any) -> tuple[Any, Emit] | None:
+        """Several values of one element type, each by itself: threads wait for each other once."""
+        low, high, count = _meeting(bits, threads, blocks)
+        if not all(isinstance(f, Fragment) for f in values.types):
+            return None
+        parts = [state_fragments(monoid, (f,)) for f in values.types]
+        fragments = [part[0] for part in parts]
+        if len({f.dtype for f in fragments}) > 1 or low < 32:
+            raise TypingError(f"{values} do not meet at once")
+        dtypes = (fragments[0].dtype,)
+
+        def emit(b: Builder, held: Value, *_: Value) -> Value:
+            given = cgutils.unpack_tuple(b, held, len(fragments))
+            states = [states_of(b, (f,), (f,), [v]) for f, v in zip(fragments, given, strict=True)]
+            all_states = [state for part in states for state in part]
+            combine = dealt_between_warps if pays(dtypes, len(all_states), low, count) else between_warps
+            told = combine(b, monoid, dtypes, all_states, low, count)
+            if high:
+                told = between_blocks(b, monoid, dtypes, told, low, high, count)
+            ends = list(accumulate(len(part) for part in states))
+            packed = [
+                pack_states(b, (f,), told[end - len(part) : end])
+                for f, part, end in zip(fragments, states, ends, strict=True)
+            ]
+            return cgutils.pack_struct(b, packed)
+
+        return types.Tuple(fragments), emit
+
+    def single(x: Any, bits: Any, threads: Any, blocks: Any = 1) -> tuple[Any, Emit] | None:
+        if isinstance(x, types.BaseTuple):
+            return together(x, bits, threads, blocks)
+        return typed((x,), bits, threads, blocks)
+
     rules: dict[int, Rule] = {
-        1: lambda x, bits, threads, blocks=1: typed((x,), bits, threads, blocks),
+        1: single,
         2: lambda value, index, bits, threads, blocks=1: typed((value, index), bits, threads, blocks),
     }
     return named(rules[monoid.states], f"threads_{monoid.name}")
