@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from polyfuse.affine import Affine
 from polyfuse.dtypes import DType
+from polyfuse.places.exponentials import taken_exponentials
 from polyfuse.places.narrow_cells import is_narrow
 from polyfuse.places.order import stages
 from polyfuse.places.proposal import Group
@@ -52,6 +53,8 @@ def waiting_in_cells(
         for name, times in read.items()
         if slot in by_name[name].digits() and stage[name] < max(times) and not _is_sum(group, by_name[name])
     }
+    for name, start in _taken_early(group, placed, by_name, digits, stage).items():
+        spans[name] = start, max(read.get(name, {start + 1}))
     moments = {k for start, until in spans.values() for k in range(start, until)}
     during = [[name for name, (start, until) in spans.items() if start <= k < until] for k in sorted(moments)]
     kinds = tuple(_kinds(group.scop, by_name, digits, during))
@@ -59,6 +62,27 @@ def waiting_in_cells(
     moves += sum(AGAIN[monoid] for p in placed if (monoid := _cascade(group, p)))
     piece = _piece(group.scop, placed, digits, slot, stage)
     return Cells(slot, first, tuple(sorted(spans)), kinds, moves, piece)
+
+
+def _taken_early(
+    group: Group,
+    placed: Sequence[Placed],
+    by_name: dict[str, Placed],
+    digits: Collection[Digit],
+    stage: dict[str, int],
+) -> dict[str, int]:
+    """The exponentials that a cascade takes in its first round beside what it takes them of, where that is needed
+    behind it as well: after how many combinations.  Others take the place of their operands."""
+    taken = taken_exponentials(group.scop, placed, {d.name for d in digits if d.kind == "loop"})
+    found: dict[str, int] = {}
+    for name, total in taken.items():
+        operand = _without_casts(group, by_name, by_name[total].providers[0])
+        differences = {_without_casts(group, by_name, provider) for provider in by_name[name].providers}
+        readers = [p for p in placed if operand in {_without_casts(group, by_name, q) for q in p.providers}]
+        later = [p for p in readers if p.name not in (total, *differences) and stage.get(p.name, 0) > stage[total]]
+        if later:
+            found[name] = stage[total]
+    return found
 
 
 def _kinds(
@@ -91,11 +115,20 @@ def is_waited_for_longer(group: Group, schedule: KernelSchedule, order: Sequence
             held = _without_casts(group, by_name, provider)
             behind = at[reader] + bool(_cascade(group, by_name[reader]))
             until[held] = max(until.get(held, 0), behind)
+    taken = _taken_early(group, schedule.placed, by_name, schedule.digits, at)
+    at |= {name: place - 1 for name, place in taken.items()}  # in front of where threads meet for the sum of all
     sums = {name for name in at if _is_sum(group, by_name[name])}
     along = [name for name in until if name in at and name not in sums and cells.slot in by_name[name].digits()]
     meetings = {_meeting(group, by_name, order, at[name]) for name in sums}
-    during = [[name for name in along if at[name] < k < until[name]] for k in sorted(meetings)]
-    return len(_kinds(group.scop, by_name, schedule.digits, during)) > len(cells.kinds)
+    waiting = [name for name in along if any(at[name] < k < until[name] for k in meetings)]
+    during = [[name for name in waiting if at[name] <= at[other] < until[name]] for other in waiting]
+    found = _kinds(group.scop, by_name, schedule.digits, during)  # each is put where it is made
+    return _bytes(group.scop, by_name, found) > _bytes(group.scop, by_name, cells.kinds)
+
+
+def _bytes(scop: Scop, by_name: Mapping[str, Placed], kinds: Sequence[str]) -> int:
+    """Of one element of each of some cells."""
+    return sum([scop.dtype(by_name[n].value, by_name[n].component).compute.itemsize for n in kinds])
 
 
 def _meeting(group: Group, by_name: dict[str, Placed], order: Sequence[TreeItem], at: int) -> int:

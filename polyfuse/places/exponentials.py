@@ -12,7 +12,7 @@ cluster the factor is 1, and the quotient rounds once.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 
 from polyfuse.schedule import KernelSchedule, Placed
 from polyfuse.scop import Scop, Statement
@@ -27,15 +27,19 @@ Register = tuple[str, int]
 
 def held_exponentials(scop: Scop, schedule: KernelSchedule) -> Mapping[str, str]:
     """Per placed exponential, the placed reduction that has taken it."""
-    sums = [p for p in schedule.placed if p.role == "compute" and _monoid(scop, p) in TAKING]
-    loops = {d.name for d in schedule.of_kind("loop")}
+    return taken_exponentials(scop, schedule.placed, {d.name for d in schedule.of_kind("loop")})
+
+
+def taken_exponentials(scop: Scop, statements: Sequence[Placed], loops: Set[str]) -> Mapping[str, str]:
+    """The same of placed statements, before they are a schedule with these loops."""
+    sums = [p for p in statements if p.role == "compute" and _monoid(scop, p) in TAKING]
     if not sums or loops & sums[0].digits():
         return {}
-    by_name = schedule.by_name()
+    by_name = {p.name: p for p in statements}
     found: dict[str, str] = {}
     for total in sums:
         (elements,) = _operands(scop, by_name, (total.name, 0), None)
-        for placed in schedule.placed:
+        for placed in statements:
             below = _operands(scop, by_name, (placed.name, 0), "exp") if placed.path == total.path else ()
             if below and _operands(scop, by_name, below[0], "subtract") == (elements, (total.name, 0)):
                 found[placed.name] = total.name

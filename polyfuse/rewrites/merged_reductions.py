@@ -3,7 +3,8 @@
     m = abs(r).max(axis=1).max()    ->    m = abs(r).max()
     s = x.sum(axis=2).sum(axis=1)   ->    s = x.sum(axis=(1, 2))
 
-The second waits for the first, which schedules have to keep apart; of one reduction each block takes any share.
+The second waits for the first, which schedules have to keep apart; of one reduction each block takes any share.  What
+is made of other reductions, as rows over their sums, stays: blocks have whole rows of it, and a sum of each by the way.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ def merged_reductions(program: Program) -> Program:
     """The program without reductions that nothing but another reduction of the kind reads."""
     readers = expr.readers(expr.topological(program.outputs))
     outputs = {output.digest for output in program.outputs}
+    known = dict[bytes, bool]()
 
     def change(original: Node, node: Node) -> Node:
         if not isinstance(node, expr.Reduce) or not isinstance(original, expr.Reduce):
@@ -32,6 +34,8 @@ def merged_reductions(program: Program) -> Program:
             return node
         if readers[before.digest] > 1 or before.digest in outputs or inner.dtype in ROUNDED.get(node.monoid, ()):
             return node
+        if not _is_of_elements(inner.operands[0], known):
+            return node
         left = [k for k in range(inner.operands[0].rank) if k not in inner.axes]
         axes = sorted((*inner.axes, *[left[a] for a in node.axes]))
         if axes[-1] - axes[0] >= len(axes):
@@ -39,3 +43,11 @@ def merged_reductions(program: Program) -> Program:
         return expr.reduce_(node.monoid, inner.operands, axes)
 
     return rebuild_program(program, change)
+
+
+def _is_of_elements(node: Node, known: dict[bytes, bool]) -> bool:
+    """Whether each element is made of a few elements of arrays, and of nothing that all of a row has a part in."""
+    for inner in expr.topological([node]):
+        by_itself = not isinstance(inner, (expr.Reduce, expr.Scan, expr.Recurrence, expr.Opaque, expr.Scatter))
+        known[inner.digest] = by_itself and all(known[operand.digest] for operand in expr.operands_of(inner))
+    return known[node.digest]
