@@ -15,11 +15,12 @@ import os
 import platform
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import polyfuse as pf
-from benchmarks.compile import Figures, versions
+from benchmarks.compile import versions
 from benchmarks.compile_programs import programs
 from benchmarks.peers import bound
 from benchmarks.programs import Program
@@ -47,14 +48,14 @@ def planned(program: Program, effort: int) -> tuple[float, float]:
     return 1e6 * plan.cost_analysis().seconds, 1e3 * spent
 
 
-def measure() -> Figures:
+def measure() -> dict[str, Any]:
     pf.jit(lambda x: x + 1).plan(pf.spec("f32[N]"), target="h200")
-    rows: list[list[object]] = []
+    rows: list[tuple[str, str, float, float, float, float]] = []
     for name, program in programs():
         planned(program, 0)  # what is remembered within a process, for both
         (plain, quick), (shaken, slow) = planned(program, 0), planned(program, ROUNDS)
-        rows.append([name, program.name, *(round(x, 3) for x in (plain, shaken)), round(quick, 1), round(slow, 1)])
-    ratios = [float(row[2]) / float(row[3]) for row in rows]  # type: ignore[arg-type]
+        rows.append((name, program.name, round(plain, 3), round(shaken, 3), round(quick, 1), round(slow, 1)))
+    ratios = [plain / shaken for _, _, plain, shaken, _, _ in rows]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}",
@@ -63,8 +64,8 @@ def measure() -> Figures:
         "command": "python -m benchmarks.rounds --write",
         "faster with rounds by the geometric mean": round(mean, 6),
         "at most": round(max(ratios), 5),
-        "planning without, ms": round(sum(float(row[4]) for row in rows)),  # type: ignore[arg-type]
-        "planning with, ms": round(sum(float(row[5]) for row in rows)),  # type: ignore[arg-type]
+        "planning without, ms": round(sum(row[4] for row in rows)),
+        "planning with, ms": round(sum(row[5] for row in rows)),
         "columns": COLUMNS,
         "rows": rows,
     }
@@ -78,7 +79,7 @@ def main() -> None:
     for what, value in found.items():
         if what not in ("rows", "columns"):
             print(f"{what}: {value}")
-    for row in found["rows"]:  # type: ignore[attr-defined]
+    for row in found["rows"]:
         if row[2] > row[3]:
             print("  ".join(f"{cell!s:>14s}" for cell in row))
     if write:

@@ -28,4 +28,4 @@ def _joins(found: Sequence[Op], op: Op, dtype_of: Callable[[Expr], DType]) -> bo
         return False
     made = {name for other in found if isinstance(other, Combine) for name in other.names}
     read = {reference.name for value in op.values for reference in references(value)}
-    return made.isdisjoint({*read, *op.names}) and dtype_of(first.values[0]) is dtype_of(op.values[0])
+    return made.isdisjoint({*read, *op.names}) and dtype_of(first.values[0]) == dtype_of(op.values[0])

@@ -79,11 +79,11 @@ def met_again(
         trips *= sizes.extent[loop]
         between = total * here / trips
         if sizes.extent[loop] > 1 and between > target.l2_kept:
-            found = max(found, _overlap(loads, loop, sizes) * (1 - (target.l2_kept / between) ** 2))
+            found = max(found, _overlap(loads, loop) * (1 - (target.l2_kept / between) ** 2))
     return found
 
 
-def _overlap(loads: Sequence[Placed], loop: str, sizes: Sizes) -> float:
+def _overlap(loads: Sequence[Placed], loop: str) -> float:
     """The part of what a trip of a loop reads along the dimension that it walks which the trip before has read."""
     for entries in zip(*[load.place for load in loads], strict=True):
         linear = [e for e in entries if isinstance(e, Affine)]

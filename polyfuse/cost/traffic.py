@@ -123,22 +123,22 @@ def traffic_of(
     arrays = {key: streamed(schedule, loads, volumes[key]) for key, loads in reads.items()}
     written = [p for p in schedule.placed if p.role == "store"]
     streams = [*arrays.values(), *[Stream(moved_bytes(scop, p, sizes), p.digits()) for p in written]]
+    here = min(1.0, max(1, occupancy) * target.processors / max(1, blocks))  # of all blocks, those that run at once
     for key, paths in passes.items():
         if all(goes_apart(load.place) for load in reads[key]):
             sectors = block_sectors(scop, reads[key], sizes) * blocks / max(1, arrays[key].bytes)
             stretch[key] = 1.0 + IN_PARTS * (min(MOST_PARTS, max(1.0, sectors)) - 1.0)
         times = sweeps(schedule, arrays[key], streams, target, sizes, occupancy)
         times *= walks(scop, reads[key], streams, target, sizes)
-        here = min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
         walked = max([met_again(of_path, streams, target, sizes, here) for of_path in paths.values()])
         volume = int(arrays[key].bytes * times * (1 + walked))
-        resident = (volume + stores[0]) * min(1.0, max(1, occupancy) * target.processors / max(1, blocks))
+        resident = (volume + stores[0]) * here
         *others, _ = sorted(min(volume, touched[key, path]) for path in paths)
         stays = resident <= target.l2_kept
         moved = volume if stays else volume + int(sum(others) * (1 - (target.l2_kept / resident) ** STILL_THERE))
         read += moved
         wasted += int(moved * (stretch[key] - 1.0))
-        held = volume * min(1.0, max(1, occupancy) * target.processors / max(1, blocks)) / target.processors
+        held = volume * here / target.processors
         wasted += int(sum(others) * COME_AGAIN.get(schedule.strategy, 0.0)) if held > NEAR_BY else 0
         torn = stretch[key] if schedule.strategy == "planes" else 1.0  # that of columns is in what they were fitted to
         again += int(sum(others) * torn) if stays else 0

@@ -23,6 +23,7 @@ from polyfuse.planning.proving import proved
 from polyfuse.planning.wishes import granted, grouped, keeps_its_form
 from polyfuse.rewrites import last_places, split
 from polyfuse.rewrites.cascades import cascaded, sites
+from polyfuse.rewrites.merged_reductions import ANY_ORDER
 from polyfuse.rewrites.nested import nested, nestings
 from polyfuse.scalars import CASCADES
 from polyfuse.schedule import Placed
@@ -60,8 +61,6 @@ BUSY, MOST_ROWS = 0.9, 64
 """Of the lanes of warps that read several rows as one, the part that has something to read; and such rows at most."""
 ROUNDS = 4
 """Rounds at least that rows are dealt in: a whole one is a guard of the plan."""
-ANY_ORDER = frozenset(("sum", "prod", "max", "min", "any", "all"))
-"""Reductions without positions: their elements may meet in any order."""
 FEW_BLOCKS = 1.8
 """Times what its bytes take that a reduction over several axes takes whose longest one alone is dealt to blocks, from
 which on all axes but the outermost one are reduced first: on an H200, the mean over images, rows and columns of what is

@@ -10,14 +10,13 @@ is made of other reductions, as rows over their sums, stays: blocks have whole r
 from __future__ import annotations
 
 from polyfuse import expr
-from polyfuse.dtypes import bf16, f16
 from polyfuse.expr import Node, Program
 from polyfuse.rewrites.rebuild import rebuild_program
+from polyfuse.rewrites.stacks import ROUNDED
 
-MERGED = frozenset(("sum", "prod", "max", "min", "any", "all"))
-"""Reductions of one value in any order: what the inner one leaves is all that the outer one asks for."""
-ROUNDED = {"sum": (f16, bf16), "prod": (f16, bf16)}
-"""Of these element types what the inner one leaves is rounded."""
+ANY_ORDER = frozenset(("sum", "prod", "max", "min", "any", "all"))
+"""Reductions without positions: their elements may meet in any order, and what one leaves is all that another asks for.
+"""
 
 
 def merged_reductions(program: Program) -> Program:
@@ -30,7 +29,7 @@ def merged_reductions(program: Program) -> Program:
         if not isinstance(node, expr.Reduce) or not isinstance(original, expr.Reduce):
             return node
         inner, before = node.operands[0], original.operands[0]
-        if not isinstance(inner, expr.Reduce) or node.monoid not in MERGED or inner.monoid != node.monoid:
+        if not isinstance(inner, expr.Reduce) or node.monoid not in ANY_ORDER or inner.monoid != node.monoid:
             return node
         if readers[before.digest] > 1 or before.digest in outputs or inner.dtype in ROUNDED.get(node.monoid, ()):
             return node

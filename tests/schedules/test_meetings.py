@@ -40,17 +40,23 @@ def one_after_the_other(x: Any) -> Any:
     return (d * d).sum(axis=1)
 
 
+def behind_the_largest(x: Any) -> Any:
+    d = x - x.max(axis=1, keepdims=True)
+    return d / (np.abs(d).sum(axis=1, keepdims=True) + 1) * (d * d).sum(axis=1, keepdims=True)
+
+
 CASES: dict[str, tuple[Function, str, list[str]]] = {
     "beside each other": (entropy, "f32[300, 4096]", ["max 1", "sum 2"]),
     "of several kinds": (statistics, "f32[300, 4096]", ["max 1", "min 1", "sum 3"]),
     "in double precision": (statistics, "f64[300, 2048]", ["max 1", "min 1", "sum 3"]),
     "of columns": (columns, "f32[4096, 4096]", ["sum 2"]),
+    "of clusters": (behind_the_largest, "f32[64, 262144]", ["max 1", "sum 2"]),
     "that wait": (one_after_the_other, "f32[300, 4096]", ["sum 1", "sum 1"]),
 }
 
 
 def meetings(plan: pf.Plan) -> list[str]:
-    calls = re.findall(r"threads_(\w+)\((\([^)]*\)|\w+),", plan.launches[0].kernel and plan.source())
+    calls = re.findall(r"threads_(\w+)\((\([^)]*\)|\w+),", plan.source())
     return sorted(f"{monoid} {values.count(',') + 1}" for monoid, values in calls)
 
 
