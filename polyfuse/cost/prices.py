@@ -203,7 +203,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     together = _met(together, waves * combined, APART)
     if schedule.cluster == 1 and not tiles and is_starved(target, blocks, moved.read + moved.written, together):
         together = math.hypot(together, counted(STARVED * each / target.clock, together))
-    together *= held_by_few(schedule, occupancy)
+    together *= held_by_few(scop, schedule, occupancy)
     alone = begun(schedule, target, sizes, each * (1 - min(1.0, terms["compute"] / together))) + combined
     together *= in_runs(scop, schedule)
     seconds = target.launch + together + counted(alone, together)

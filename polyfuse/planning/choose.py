@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields, replace
 from itertools import chain, count
 from operator import attrgetter
 
-from polyfuse.cost.counts import Cost
+from polyfuse.cost.counts import Cost, Sizes, box_bytes
 from polyfuse.cost.prices import price
-from polyfuse.cost.residency import resident_blocks, settled_blocks
+from polyfuse.cost.residency import registers_of_thread, resident_blocks, settled_blocks
 from polyfuse.places.builder import Refused, draft_schedule, in_order
 from polyfuse.places.proposal import Group, Proposal
 from polyfuse.planning.block_bounds import block_bounds
@@ -307,11 +307,11 @@ def _priced(
     resident = resident_blocks(situation.scop, schedule, situation.target, situation.hints)
     if resident != schedule.minimum_blocks:
         schedule = replace(schedule, minimum_blocks=resident)
-    cost = pricer(situation.scop, schedule, situation.target, situation.hints)
-    misfit = _fits(situation, schedule, cost, max_registers)
+    misfit = _misfit(situation, schedule, max_registers)
     if misfit is not None:
         refusals.append(misfit)
         return None
+    cost = pricer(situation.scop, schedule, situation.target, situation.hints)
     settled = settled_blocks(situation.scop, schedule, cost, situation.target, situation.hints)
     if settled != schedule.minimum_blocks:
         schedule = replace(schedule, minimum_blocks=settled)
@@ -327,24 +327,26 @@ def _no_strategy(situation: Situation, strategy: str, others: tuple[str, ...]) -
     return illegal(Hazard.SCOPE, sentence, rule="scope")
 
 
-def _fits(situation: Situation, schedule: KernelSchedule, cost: Cost, max_registers: int) -> Verdict | None:
-    target = situation.target
+def _misfit(situation: Situation, schedule: KernelSchedule, max_registers: int) -> Verdict | None:
+    """Why the target cannot run a schedule, or should not; known for less than a price."""
+    scop, target = situation.scop, situation.target
     broken = next((g for g in schedule.guards if not g.holds(situation.hints)), None)
     if broken is not None:  # of what the user asked for: the plan would exclude the call that it is made for
         return illegal(Hazard.CAPACITY, f"{schedule.strategy} is for sizes with {broken}", rule="capacity")
     asks = schedule.rings or schedule.cells is not None
-    most = target.shared_on_demand if asks else target.shared_per_block
-    if cost.shared > most:
-        sentence = f"shared memory {cost.shared} > {most} bytes"
-        return illegal(Hazard.CAPACITY, sentence, rule="capacity")
-    limit = max_registers or 2 * target.registers_per_thread
-    if target.kind == "cuda" and cost.registers > limit:
-        return unprofitable(
-            f"registers {cost.registers} > {limit}", registers=cost.registers, limit=limit, occupancy=cost.occupancy
-        )
+    most, shared = target.shared_on_demand if asks else target.shared_per_block, box_bytes(scop, schedule)
+    if shared > most:
+        return illegal(Hazard.CAPACITY, f"shared memory {shared} > {most} bytes", rule="capacity")
     if schedule.block_threads > target.threads_per_block:
         sentence = f"{schedule.block_threads} threads > {target.threads_per_block}"
         return illegal(Hazard.CAPACITY, sentence, rule="capacity")
     if schedule.cluster > target.cluster:
         return illegal(Hazard.CAPACITY, f"clusters of {schedule.cluster} > {target.cluster} blocks", rule="capacity")
+    if target.kind != "cuda":
+        return None
+    limit = max_registers or 2 * target.registers_per_thread
+    need, _ = registers_of_thread(scop, schedule, target, Sizes.of(schedule, situation.hints))
+    if need > limit:
+        occupancy = target.occupancy(schedule.block_threads, min(need, target.registers_per_thread), shared)
+        return unprofitable(f"registers {need} > {limit}", registers=need, limit=limit, occupancy=occupancy)
     return None

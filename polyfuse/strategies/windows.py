@@ -51,7 +51,8 @@ SHORT = 4
 FEW_READS = 4
 """Places at which a kernel reads arrays, up to which torn sectors are what it waits for.  On an H200, where a block
 has a part of a row and where its warps have parts of several: halves of differences along both axes 218 and 271 us,
-along one 133 and 157; with more on their way between, sharpened 156 and 138, means of 5 x 5 163 and 158."""
+along one 133 and 157; with more on their way between, sharpened 156 and 138, means of 5 x 5 163 and 158.  So many for
+each result: of three results of nine 298 and 386, of five 338 and 418, of eleven of three arrays 222 and 269."""
 LONG = 4  # blocks of a row: shorter ones, of which the last block may leave more than a fifth idle, were not timed
 COLUMNS = 2  # of a thread where rows do not start aligned: neighbours are loaded by two, 157 us where one takes 181
 FAR = 5
@@ -119,7 +120,8 @@ def _lanes(situation: Situation, inner: AxisClass, columns: int, outer: int) -> 
     usual = min(usual, threads)
     is_long = situation.size(_extent(situation, inner)) >= LONG * threads * columns
     wide = usual < threads and "lanes" not in situation.tiles and outer == 1 and is_long and _tears(situation)
-    return [usual, threads] if wide and _reads(situation) <= FEW_READS else [usual]
+    few = _reads(situation) <= FEW_READS * len(situation.group.roots)
+    return [usual, threads] if wide and few else [usual]
 
 
 def _reads(situation: Situation) -> int:
