@@ -51,6 +51,7 @@ from polyfuse.cost.phases import (
     waiting,
 )
 from polyfuse.cost.residency import registers_of_thread
+from polyfuse.cost.scanned_rows import times_longer_scanned
 from polyfuse.cost.scans import in_runs, running, runs_in_threads, scanned_together
 from polyfuse.cost.tiles import in_trips, multiplying, trips_of_tiles
 from polyfuse.cost.traffic import ENOUGH_IN_FLIGHT, LEAST_IN_FLIGHT, TORN, Traffic, bytes_of_thread, traffic_of
@@ -204,6 +205,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     if schedule.cluster == 1 and not tiles and is_starved(target, blocks, moved.read + moved.written, together):
         together = math.hypot(together, counted(STARVED * each / target.clock, together))
     together *= held_by_few(scop, schedule, occupancy)
+    together *= times_longer_scanned(scop, schedule, target, sizes, occupancy, waves)
     alone = begun(schedule, target, sizes, each * (1 - min(1.0, terms["compute"] / together))) + combined
     together *= in_runs(scop, schedule)
     seconds = target.launch + together + counted(alone, together)

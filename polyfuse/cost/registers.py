@@ -9,11 +9,12 @@ from math import prod
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes, reduces, summed_digits
 from polyfuse.cost.lines import SECTOR
+from polyfuse.cost.scans import scanned_digits
 from polyfuse.dtypes import bool_
 from polyfuse.places.products import folded_products
 from polyfuse.places.windows import is_slot_of_window
 from polyfuse.scalars import FUNCTIONS, OF_SEVERAL
-from polyfuse.schedule import KernelSchedule, Placed, window_index
+from polyfuse.schedule import KernelSchedule, Placed, scanned_slots, window_index
 from polyfuse.scop import Scop, Statement
 from polyfuse.terms import Apply, Expr, Inside, Ref
 
@@ -29,6 +30,8 @@ FEW_CHOICES, ARITHMETIC = 0.2, 0.6
 products, where no function is of several instructions.  In tiles of 4 x 4 (benchmarks/results/windows_h200.json):
 medians of 3 x 3, 224 words of choices, take 70 registers; corners, 120 words of products beside windows of 36, 90; a
 WENO scheme with quotients, 144 words, 140."""
+LANES = 32  # of a warp
+MANY_TOTALS, OF_MANY = 32, 3  # words, from which on the compiler takes three registers for two
 BASE_REGISTERS = 20  # addresses, indices and temporaries of a small kernel as ptxas reports it
 
 
@@ -146,7 +149,24 @@ def _widest(scop: Scop, schedule: KernelSchedule, sizes: Sizes, through: frozens
             for source in (provider, held.get(provider, provider)):
                 if last.get(source) == k:
                     words -= alive.pop(source, 0)
-    return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes)
+    return BASE_REGISTERS + widest + _words_ahead(scop, schedule, sizes) + _words_of_totals(scop, schedule, sizes)
+
+
+def _words_of_totals(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
+    """Registers for what each warp of a block has of every piece of a row that is scanned at once.  By ptxas, of the
+    variance of prefixes of rows of float32 in 16 elements a thread: in 128 threads 96, in 256 133; in 32 elements 156
+    and 215, where 84 and 148 hold all else; of three prefixes 163 and 180, where 84 and 148 hold it."""
+    found = 0
+    for placed in schedule.placed if schedule.strategy == "rows" else ():
+        statement, over = scop.statements[placed.value], scanned_digits(scop, placed)
+        if not over or not isinstance(statement, Statement) or statement.scanned is None:
+            continue
+        pieces, _ = scanned_slots(placed.place[statement.scanned], schedule.digits, over)
+        threads = prod([d.count for d in schedule.of_kind("thread") if d.name in over])
+        if pieces and threads > LANES:
+            totals = threads // LANES * sizes.product(frozenset(pieces), ("slot",))
+            found = max(found, totals * max(1, statement.dtypes[0].compute.itemsize // 4))
+    return found if found < MANY_TOTALS else OF_MANY * found // 2
 
 
 def predicates(scop: Scop, schedule: KernelSchedule) -> frozenset[str]:

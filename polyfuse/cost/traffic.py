@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, prod, sqrt
 
@@ -143,7 +143,7 @@ def traffic_of(
         torn = stretch[key] if schedule.strategy == "planes" else 1.0  # that of columns is in what they were fitted to
         again += int(sum(others) * torn) if stays else 0
     stored, beside, *rest = stores
-    beside += _in_short_pieces(scop, schedule, stored, beside, read)
+    beside += _in_short_pieces(scop, schedule, stored, beside, {key: stream.bytes for key, stream in arrays.items()})
     return Traffic(read, wasted, again, cached, max(coming.values(), default=0), stored, beside, *rest)
 
 
@@ -153,17 +153,26 @@ ends of its pieces waste.  On an H200, of 8192 x 8192 float32 less a border, in 
 kilobyte, elementwise, and in frames: four derivatives 502, 422, 378 and 347 us (401, 350, 350, 334 by all other bytes),
 both derivatives and the Laplacian 418, 338, 333, 287 (318, 281, 309, 267), three differences 422, 363, 323, 275 (317,
 280, 306, 267), two 283, 234, 235, 206 (232, 207, 224, 198); where as much is read, shallow water of 6001 x 6003 269,
-222, 252 (237, 218, 234).  Not of doubles, which begin at fewer places of a sector: 284 (292)."""
+222, 252 (237, 218, 234).  Not of doubles, which begin at fewer places of a sector: 284 (292); nor of what reads next to
+nothing, differences of all pairs of 16384 and 8190 elements, 128 (128), or of shorter elements, slopes of 16384 x 16384
+bytes, 383 and 365 (401, 351)."""
+OUTPUTS = 4  # results of one array for which this was measured
 
 
-def _in_short_pieces(scop: Scop, schedule: KernelSchedule, stored: int, torn: int, read: int) -> int:
-    """Bytes as good as written where pieces of rows begin and end within sectors."""
+def _in_short_pieces(
+    scop: Scop, schedule: KernelSchedule, stored: int, torn: int, arrays: Mapping[Array, int]
+) -> int:
+    """Bytes as good as written where pieces of rows begin and end within sectors.  `arrays`: bytes of what is read; of
+    shorter elements than results as many of these."""
     each = IN_SHORT_PIECES.get(schedule.strategy, 0.0)
-    if not each or not torn or stored <= read:
+    if not each or not torn:
         return 0
-    stores = [p for p in schedule.placed if p.role == "store"]
-    narrow = all(scop.dtype(p.value, p.component).itemsize <= WORD for p in stores)
-    return int(each * sqrt(torn / stored) * (stored - read)) if narrow else 0
+    itemsize = max([scop.dtype(p.value, p.component).itemsize for p in schedule.placed if p.role == "store"])
+    read = sum([count * max(1, itemsize // scop.dtype(*key).itemsize) for key, count in arrays.items()])
+    if itemsize > WORD or stored <= read:
+        return 0
+    beside = min(1.0, OUTPUTS * read / stored)  # what writes alone takes no longer
+    return int(each * beside * sqrt(torn / stored) * (stored - read))
 
 
 COME_AGAIN, NEAR_BY = {"columns": 0.9, "batches": 1.5}, 128 << 10

@@ -29,7 +29,7 @@ from polyfuse.strategies.neighbour_rows import NEIGHBOURS, Neighbours, neighbour
 from polyfuse.strategies.nesting import outer_loops, run_block
 from polyfuse.strategies.pieces import of_rows, order
 from polyfuse.strategies.pointwise import anchors, kept_digits
-from polyfuse.strategies.row_shape import STREAMED, RowShape, Way, is_ragged, row_shape, sparse_ways
+from polyfuse.strategies.row_shape import STREAMED, RowShape, Way, held_scans, is_ragged, row_shape, sparse_ways
 from polyfuse.strategies.shares import WAVES, combination, keeps, share_of
 from polyfuse.strategies.siblings import dealt_to, siblings
 from polyfuse.strategies.situation import (
@@ -86,6 +86,7 @@ def reduction(situation: Situation) -> list[Proposal]:
         ways += [rows(inner, Way.STREAM)] if _may_stream(situation, ways[0], over) else []
         found += list({p.parameters: p for p in ways}.values())
         found += _several_rows(situation, inner, over) if along is inner else []
+        found += _scans_at_once(situation, inner, over) if along is inner and inner.scanned_by else []
         if near is not None:
             found += [_rows(situation, inner, over, s, near=near) for s in row_shapes(situation, inner, near, many)]
         if along is inner:
@@ -229,6 +230,16 @@ def _several_rows(situation: Situation, inner: AxisClass, over: list[AxisClass])
     return found
 
 
+def _scans_at_once(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal]:
+    """Rows whose prefixes lanes hold: all of a row is on its way at once, and threads meet once for all of it."""
+    some = any(a not in over for a in situation.axes)
+    if situation.target.kind == "cpu" or not some or not situation.is_busy or situation.tiles or inner.run:
+        return []
+    if any(s.lags for s in situation.scans):
+        return []
+    return [_rows(situation, inner, over, shape) for shape in held_scans(situation, inner)]
+
+
 def _longest(situation: Situation, axes: Iterable[AxisClass]) -> AxisClass:
     return max(axes, key=lambda a: (a.size(situation.hints), -a.number))
 
@@ -279,7 +290,8 @@ def _rows(
     span = shape.lanes * shape.width
     if inner.scanned_by:  # prefix order: loop, thread, slot
         run = run_block(inner, digits)
-        splits[inner.number] = mixed((run, inner.run), (r if looped else None, span), (tx, shape.width), (v, 1))
+        behind = r if looped else c if shape.chunks > 1 else None
+        splits[inner.number] = mixed((run, inner.run), (behind, span), (tx, shape.width), (v, 1))
     else:
         splits[inner.number] = mixed((r if looped else None, span * shape.chunks), (c, span), (tx, shape.width), (v, 1))
     splits |= loop_splits | dict(beside.splits)

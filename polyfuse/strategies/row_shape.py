@@ -490,6 +490,23 @@ def _scan_shape(
     return RowShape(lanes, rows, 1, piece, trips, guards)
 
 
+HELD_SCANS, MOST_SCANNED = (128, 64, 256, 32), 32
+"""Lanes that hold a scanned row in several pieces, all of which they load at once; and elements of a lane at most."""
+
+
+def held_scans(situation: Situation, inner: AxisClass) -> list[RowShape]:
+    """Scanned rows that lanes hold in several pieces, one behind the other."""
+    n, width = situation.size(inner.extent), row_width(situation, inner.extent)
+    piece, found = scanned_piece(situation, width), list[RowShape]()
+    for lanes in HELD_SCANS:
+        chunks = -(-n // (lanes * piece))
+        longest = lanes * chunks * piece
+        if 1 < chunks and chunks * piece <= MOST_SCANNED:
+            guards = (*situation.divisible(inner.extent, width), *bucket(inner.extent, longest - lanes * piece, longest))
+            found.append(RowShape(lanes, max(1, HALVES // lanes), chunks, piece, Affine.of(1), guards))
+    return found
+
+
 IN_WARPS = 3
 """Trips of a warp through a row, up to which it has a row by itself where more lanes would be idle; two have it then.
 On an H100, of 400 MB in all, in lanes of a row: prefixes of rows of 298 bfloat16 155 us in 32, 206 in 64 and in 128; of

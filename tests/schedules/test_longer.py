@@ -22,7 +22,7 @@ def planned(function: Function, *specs: str, **options: Any) -> KernelView:
 PREFIXES = {
     "bf16[N~100001, M~777]": 32,
     "i64[N~20001, M~1501]": 128,
-    "f32[N~32769, M~1001]": 256,
+    "f32[N~32769, M~1001]": 128,
     "f32[N~32769, M~2001]": 128,
 }
 
@@ -30,7 +30,7 @@ PREFIXES = {
 @pytest.mark.parametrize("spec", PREFIXES)
 def test_lanes_of_a_scan_are_not_idle(spec: str) -> None:
     """Rows of 777 bfloat16 take an H200 249 us in 256 lanes, of which 61 are idle, 194 in two trips of 128; in frames
-    143 in 128 lanes, 139 in four trips of 32."""
+    143 in 128 lanes, 139 in four trips of 32; of 1001 float32 in frames 132 in one trip of 256, 127 in two of 128."""
     kernel = planned(lambda x: np.cumsum(x, 1), spec)
     assert kernel.strategy == "rows" and dict(kernel.parameters)["lanes"] == PREFIXES[spec]
 
