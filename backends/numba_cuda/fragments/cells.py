@@ -11,7 +11,7 @@ from typing import Any
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit, literal, operation
 from polyfuse.backends.numba_cuda.fragments.formats import Access, narrow, widen
-from polyfuse.backends.numba_cuda.fragments.slots import broadcast_shape, pack, special_register, spread
+from polyfuse.backends.numba_cuda.fragments.slots import broadcast_shape, note_cells, pack, special_register, spread
 from polyfuse.backends.numba_cuda.fragments.threads import i32, shared_buffer, to_memory
 from polyfuse.backends.numba_cuda.fragments.values import (
     SHARED,
@@ -52,6 +52,7 @@ def own_cells(dtype: Any, shape: Any, threads: Any) -> tuple[Any, Emit]:
     cells = Cells(dtype.instance_type, extents, count)
 
     def emit(b: Builder, *_: Value) -> Value:
+        note_cells(b)
         buffer = shared_buffer(b, cells.dtype, cells.size * count)
         return b.gep(buffer, [b.mul(special_register(b, "tid.x"), i32(cells.vector))])
 

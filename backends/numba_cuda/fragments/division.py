@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.backends.numba_cuda.fragments.declare import Emit
-from polyfuse.backends.numba_cuda.fragments.slots import constant_of, intrinsic, pack, spread
+from polyfuse.backends.numba_cuda.fragments.slots import constant_of, intrinsic, keeps_cells, pack, spread
 from polyfuse.backends.numba_cuda.fragments.values import (
     F32,
     F64,
@@ -39,9 +39,10 @@ LARGE = {F32: 2.0**100, F64: 2.0**900}
 last bit are numbers (2^-100 / 2^46 is 2^-146, 2^-900 / 2^104 is 2^-1004)."""
 QUOTIENT = {F32: 2.0**120, F64: 2.0**1000}
 """And quotients between 1/QUOTIENT and it."""
-MANY = 32
-"""Slots from which a fragment divides in float64 there: softmax of 98304 rows of 1024 with elements below 2^-100 takes
-361 us so on an H200, 739 by IEEE's.  Fewer are those of pieces, which have no registers for it."""
+MANY, MANY_OF_PIECES = 16, 32
+"""Slots from which a fragment divides in float64 there, and where values wait in cells: pieces have no registers for
+it.  Softmax with elements below 2^-100, on an H200: of 98304 rows of 1024, 32 slots, 191 us so, as without any; of
+16384 rows of 4096 and of 131072 of 512, 16 slots, 416 and 420 by IEEE's, where their bytes take 125."""
 SHARING = 4
 """Slots per divisor from which one reciprocal for all of them is cheaper than a division for each."""
 
@@ -99,7 +100,8 @@ def _exact(b: Builder, dividends: list[Value], divisors: list[Value], positions:
     """Any quotients: IEEE's one by one, or in float64, with a reciprocal of every divisor and one correction where a
     remainder is left.  None is of zeros, whose sign stays, and it is not a number where infinities are."""
     known = all(isinstance(d, ir.Constant) for d in divisors)
-    if divisors[0].type == F64 or len(dividends) < MANY and not known:
+    few = len(dividends) < (MANY_OF_PIECES if keeps_cells(b) else MANY)
+    if divisors[0].type == F64 or few and not known:
         return [b.fdiv(x, divisors[k]) for x, k in zip(dividends, positions, strict=True)]
     wide = [b.fpext(d, F64) for d in divisors]
     inverses = [b.fdiv(constant_of(F64, 1.0), d) for d in wide]

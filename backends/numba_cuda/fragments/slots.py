@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -166,6 +167,18 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def shape_of(argument: Any) -> tuple[int, ...]:
     """The slots of a fragment; () for a scalar."""
     return argument.shape if isinstance(argument, Fragment) else ()
+
+
+_KEEPING = WeakSet[Any]()
+
+
+def note_cells(b: Builder) -> None:
+    _KEEPING.add(b.function)
+
+
+def keeps_cells(b: Builder) -> bool:
+    """Whether threads of this kernel keep values in cells, because registers have no room for all."""
+    return b.function in _KEEPING
 
 
 def seldom(b: Builder, condition: Value, values: list[Value], replaced: Callable[[], Iterator[Value]]) -> list[Value]:
