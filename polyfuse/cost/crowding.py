@@ -40,9 +40,9 @@ and 160."""
 
 NEIGHBOURS_BY_FEW, SOME = 1.08, 768
 """Times that elementwise rows in frames take which read an array at several places, of words, where a processor has
-fewer threads.  On an H200, of 8192 x 8192 float32 less a border, in one block of 416 or 512 and in four to eight of 128:
-four derivatives 366 us and 347, both derivatives and the Laplacian 332 and 287, three differences 304 and 275, two 211
-and 206, two derivatives 265 and 221, five points 200 and 181; of float64 167 and 174."""
+fewer threads.  On an H200, of 8192 x 8192 float32 less a border, in one block of 416 or 512 and in four to eight of
+128: four derivatives 366 us and 347, both derivatives and the Laplacian 332 and 287, three differences 304 and 275, two
+211 and 206, two derivatives 265 and 221, five points 200 and 181; of float64 167 and 174."""
 
 
 def held_by_few(scop: Scop, schedule: KernelSchedule, occupancy: int) -> float:

@@ -149,13 +149,13 @@ def traffic_of(
 
 IN_SHORT_PIECES = {"windows": 1.3, "pointwise": 0.7}
 """Bytes as good as written for each that a kernel writes beyond what it reads, times the root of the share that the
-ends of its pieces waste.  On an H200, of 8192 x 8192 float32 less a border, in windows that write 256 bytes of a row, or a
-kilobyte, elementwise, and in frames: four derivatives 502, 422, 378 and 347 us (401, 350, 350, 334 by all other bytes),
-both derivatives and the Laplacian 418, 338, 333, 287 (318, 281, 309, 267), three differences 422, 363, 323, 275 (317,
-280, 306, 267), two 283, 234, 235, 206 (232, 207, 224, 198); where as much is read, shallow water of 6001 x 6003 269,
-222, 252 (237, 218, 234).  Not of doubles, which begin at fewer places of a sector: 284 (292); nor of what reads next to
-nothing, differences of all pairs of 16384 and 8190 elements, 128 (128), or of shorter elements, slopes of 16384 x 16384
-bytes, 383 and 365 (401, 351)."""
+ends of its pieces waste.  On an H200, of 8192 x 8192 float32 less a border, in windows that write 256 bytes of a row,
+or a kilobyte, elementwise, and in frames: four derivatives 502, 422, 378 and 347 us (401, 350, 350, 334 by all other
+bytes), both derivatives and the Laplacian 418, 338, 333, 287 (318, 281, 309, 267), three differences 422, 363, 323, 275
+(317, 280, 306, 267), two 283, 234, 235, 206 (232, 207, 224, 198); where as much is read, shallow water of 6001 x 6003
+269, 222, 252 (237, 218, 234).  Not of doubles, which begin at fewer places of a sector: 284 (292); nor of what reads
+next to nothing, differences of all pairs of 16384 and 8190 elements, 128 (128), or of shorter elements, slopes of 16384
+x 16384 bytes, 383 and 365 (401, 351)."""
 OUTPUTS = 4  # results of one array for which this was measured
 
 

@@ -3,7 +3,7 @@
     j = TX*V*(c + C*r) + V*tx + v      tx: lanes, v: a vector, c: chunks in registers, r: trips where the row is long
 
 Rows of similar length have one shape, and with it one kernel.  A scan goes through a row in order, so that its trips
-lie outside of its lanes, and it has no chunks.
+lie outside of its lanes, and so do its chunks, where it has some in place of trips.
 """
 
 from __future__ import annotations
@@ -491,7 +491,10 @@ def _scan_shape(
 
 
 HELD_SCANS, MOST_SCANNED = (128, 64, 256, 32), 32
-"""Lanes that hold a scanned row in several pieces, all of which they load at once; and elements of a lane at most."""
+"""Lanes that hold a scanned row in several pieces, all of which they load at once; and elements of a lane at most.  On an
+H200, in trips or in one piece, and so: the deepest fall of 1000 float32 in each of 65536 rows 106 us and 63, prefixes of
+4096 over their sums 338 in 1024 lanes, 157 in trips, 128, cumulative softmax of 1000 168 and 126, of 300 bfloat16 over
+their sums 225 and 114, averages by exponential weights of 2000 158 and 137, rays of 192 points 212 and 183."""
 
 
 def held_scans(situation: Situation, inner: AxisClass) -> list[RowShape]:
@@ -501,8 +504,9 @@ def held_scans(situation: Situation, inner: AxisClass) -> list[RowShape]:
     for lanes in HELD_SCANS:
         chunks = -(-n // (lanes * piece))
         longest = lanes * chunks * piece
-        if 1 < chunks and chunks * piece <= MOST_SCANNED:
-            guards = (*situation.divisible(inner.extent, width), *bucket(inner.extent, longest - lanes * piece, longest))
+        if chunks > 1 and chunks * piece <= MOST_SCANNED:
+            lengths = bucket(inner.extent, longest - lanes * piece, longest)
+            guards = (*situation.divisible(inner.extent, width), *lengths)
             found.append(RowShape(lanes, max(1, HALVES // lanes), chunks, piece, Affine.of(1), guards))
     return found
 
