@@ -491,10 +491,11 @@ def _scan_shape(
 
 
 HELD_SCANS, MOST_SCANNED = (128, 64, 256, 32), 32
-"""Lanes that hold a scanned row in several pieces, all of which they load at once; and elements of a lane at most.  On an
-H200, in trips or in one piece, and so: the deepest fall of 1000 float32 in each of 65536 rows 106 us and 63, prefixes of
-4096 over their sums 338 in 1024 lanes, 157 in trips, 128, cumulative softmax of 1000 168 and 126, of 300 bfloat16 over
-their sums 225 and 114, averages by exponential weights of 2000 158 and 137, rays of 192 points 212 and 183."""
+"""Lanes that hold a scanned row in several pieces, all of which they load at once; and elements of a lane at most.  On
+an H200, in trips or in one piece, and so: the deepest fall of 1000 float32 in each of 65536 rows 106 us and 63,
+prefixes of 4096 over their sums 338 in 1024 lanes, 157 in trips, 128, cumulative softmax of 1000 168 and 126, of 300
+bfloat16 over their sums 225 and 114, averages by exponential weights of 2000 158 and 137, rays of 192 points 212 and
+183."""
 
 
 def held_scans(situation: Situation, inner: AxisClass) -> list[RowShape]:
