@@ -15,11 +15,11 @@ from polyfuse.rewrites.refinement import relabelled
 from polyfuse.scalars import RECURRENCE
 from polyfuse.scatters.operands import index_operands, narrow_updates
 from polyfuse.scop import AnyStatement, InputStatement, OpaqueStatement, Read, Scop, Statement
-from polyfuse.terms import Apply, Const, Expr, Index, Inside, Ref, before, rewrite
+from polyfuse.terms import COUNTS, Apply, Const, Expr, Index, Inside, Ref, before, rewrite
 
 
 def build_scop(program: Program) -> Scop:
-    """The SCoP of a program: `View`, `Constant`, `Scalar` and `Iota` nodes vanish into reads and bodies."""
+    """The SCoP of a program: `View`, `Constant`, `Scalar` and `Iota` nodes, and counts, vanish into reads and bodies."""
     builder = _Builder(program)
     outputs = builder.outputs()
     readers: dict[int, dict[int, None]] = {}
@@ -86,6 +86,8 @@ class _Builder:
     def _visit(self, node: Node) -> None:
         match node:
             case expr.Input() | expr.Scalar() | expr.Constant() | expr.Iota() | expr.View():
+                return
+            case expr.Map() if _is_count(node):
                 return
             case expr.Opaque():
                 self._opaque(node)
@@ -290,7 +292,7 @@ class _Builder:
         return Const(value.value, node.dtype)
 
     def _read(self, body: _Body, node: Node, index: Sequence[Affine], where: tuple[Affine, ...]) -> Expr:
-        """The term for ``node[index]``: constants, scalars and iotas inline, everything else is a read."""
+        """The term for ``node[index]``: constants, scalars, iotas and counts inline, everything else is a read."""
         at = {f"%{k}": entry for k, entry in enumerate(index)}
         match node:
             case expr.View():
@@ -301,6 +303,8 @@ class _Builder:
                 return Ref(f"s{node.position}", node.dtype)
             case expr.Iota():
                 return Index(node.index.substitute(at), node.dtype)
+            case expr.Map() if _is_count(node):
+                return Apply(node.function, tuple(self._read(body, o, (), ()) for o in node.operands), node.dtype)
             case _:
                 source, component = self._value_of(node)
                 return body.add(Read(source, tuple(index), where, component), node.dtype)
@@ -317,7 +321,7 @@ class _Builder:
                 else:
                     return self.materialise(node), index, 0
             return self._resolve(node.source, tuple(entries))
-        if isinstance(node, (expr.Constant, expr.Scalar, expr.Iota)):
+        if isinstance(node, (expr.Constant, expr.Scalar, expr.Iota)) or _is_count(node):
             return self.materialise(node), index, 0
         source, component = self._value_of(node)
         return source, index, component
@@ -359,6 +363,16 @@ class _Builder:
             clean = f"{clean}_{self.used_names[clean]}"
         self.used_names[clean] = 0
         return clean
+
+
+def _is_count(node: Node) -> bool:
+    """Whether a node is a number made of sizes alone, as what a mean divides by: less to repeat than to read."""
+    return isinstance(node, expr.Map) and node.function in COUNTS and all(map(_is_number, node.operands))
+
+
+def _is_number(node: Node) -> bool:
+    """Of no dimension, and in the text or made of sizes."""
+    return not node.rank and (isinstance(node, (expr.Iota, expr.Constant)) or _is_count(node))
 
 
 _NO_STATEMENT = (expr.Input, expr.Scalar, expr.Constant, expr.Iota, expr.Opaque, expr.Scatter)

@@ -107,6 +107,21 @@ def affines(term: Expr) -> Iterator[Affine]:
                 yield from where
 
 
+COUNTS = frozenset(("cast", "multiply", "add", "subtract"))
+"""Functions of sizes that are repeated where they are needed: ``cast(n1 * n2, float32)``."""
+
+
+def is_count(term: Expr) -> bool:
+    """Whether a term is a number made of sizes alone, which is the same for all elements."""
+    if not isinstance(term, Apply) or term.function not in COUNTS:
+        return False
+    return all(isinstance(o, Const) or _is_size(o) or is_count(o) for o in term.operands)
+
+
+def _is_size(term: Expr) -> bool:
+    return isinstance(term, Index) and not any(name[0] in "%$" for name in term.affine.names())
+
+
 def rewrite(term: Expr, leaf: Callable[[Leaf], Expr]) -> Expr:
     """`term` with every leaf replaced by ``leaf(leaf)``."""
     if isinstance(term, Apply):

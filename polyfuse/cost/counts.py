@@ -14,7 +14,7 @@ from polyfuse.places.narrow_cells import as_in_memory
 from polyfuse.scalars import FUNCTIONS, merge_cost, merge_steps
 from polyfuse.schedule import KernelSchedule, Placed, PlaceEntry
 from polyfuse.scop import ReadEntry, Scop, Statement
-from polyfuse.terms import Apply, Const, Expr
+from polyfuse.terms import Apply, Const, Expr, is_count
 from polyfuse.unravelled import Unravelled
 
 
@@ -297,14 +297,16 @@ POWER_OF_CONSTANT = 20
 
 @lru_cache(maxsize=100_000)
 def applications(term: Expr) -> int:
-    """Functions applied in one evaluation of a body: at least an instruction each."""
-    return 1 + sum(applications(o) for o in term.operands) if isinstance(term, Apply) else 0
+    """Functions applied in one evaluation of a body: at least an instruction each, but for what is computed once."""
+    if not isinstance(term, Apply) or is_count(term):
+        return 0
+    return 1 + sum(applications(o) for o in term.operands)
 
 
 @lru_cache(maxsize=100_000)
 def instructions(term: Expr) -> int:
     """As `applications`, with what is known of functions that take several."""
-    if not isinstance(term, Apply):
+    if not isinstance(term, Apply) or is_count(term):
         return 0
     return _issued(term) + sum(instructions(o) for o in term.operands)
 
