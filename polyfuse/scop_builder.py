@@ -19,7 +19,7 @@ from polyfuse.terms import COUNTS, Apply, Const, Expr, Index, Inside, Ref, befor
 
 
 def build_scop(program: Program) -> Scop:
-    """The SCoP of a program: `View`, `Constant`, `Scalar` and `Iota` nodes, and counts, vanish into reads and bodies."""
+    """The SCoP of a program: `View`, `Constant`, `Scalar` and `Iota` nodes and counts vanish into reads and bodies."""
     builder = _Builder(program)
     outputs = builder.outputs()
     readers: dict[int, dict[int, None]] = {}
