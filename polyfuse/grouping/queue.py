@@ -14,7 +14,7 @@ from zlib import crc32
 
 from polyfuse.grouping.allowance import CLOSE, MEMORY, OFFERS, PATIENT, SPENT, TRIAL, Allowance
 from polyfuse.grouping.least import Least
-from polyfuse.grouping.moves import Move, detach, drop, join, passed, reload, repeat, thin
+from polyfuse.grouping.moves import Move, detach, drop, join, merged, passed, reload, repeat, thin
 from polyfuse.grouping.partition import KernelGroup, Partition, Sketch
 from polyfuse.grouping.rules import Identity, Judge, Rules
 from polyfuse.verdict import LEGAL, Hazard, Verdict, illegal, unprofitable
@@ -24,6 +24,9 @@ RECOMPUTED = 32  # statements that one move may recompute; of 134 prices of larg
 NARROWLY = 0.05
 """Of what kernels take, up to which one kernel and several may differ by the schedules that are worth a price, before
 it is priced with all of them: a softmax of rows of 100001 bfloat16 in loops 148.8 us, in two kernels 146, held 136."""
+SEVERAL, WELL = 4, 0.8
+"""Siblings that are tried as one kernel once two of them are, and the part of what is hoped for that this wins at
+least.  The first eight autocorrelations of rows, ten sums over the same array, were 60 prices of ever larger kernels."""
 NEAR = 4  # neighbours offered where there may be many: siblings over one shared value, extensions of an illegal join
 
 
@@ -347,7 +350,10 @@ class Queue:
                 self._push(kind, arguments, move, trial.gain, priced=True)
                 continue
             verdict = verdict and self.refusal(move, trial)
+            siblings = kind is Kind.JOIN and self._are_siblings(*arguments)
             verdict = verdict and self.make(move, trial)
+            if verdict and siblings:
+                self._join_rest(self.state.owner[min(trial.kernels[0].roots)])
             if not verdict:
                 self._note(names, verdict)
                 if kind is Kind.JOIN:
@@ -386,6 +392,29 @@ class Queue:
         for number in fresh:
             self.offer_around(number)
         return LEGAL
+
+    def _are_siblings(self, a: int, b: int) -> bool:
+        """Whether neither of two kernels reads what the other stores."""
+        return b not in self.state.successors(a) and a not in self.state.successors(b)
+
+    def _join_rest(self, number: int) -> None:
+        """All that read the array that a kernel made of two siblings reads, where as one they win about what is hoped:
+        one by one they would win as well, each priced with all before it."""
+        state = self.state
+        shared = max(state.kernels[number].loads, key=self._moved, default=-1)
+        readers = state.readers[shared] if shared >= 0 else ()
+        members = frozenset([number, *[k for k in readers if state.hull(number, k) == {number, k}]])
+        if len(members) < SEVERAL or self.window is not None and not members <= self.window:
+            return
+        move = merged(state, members)
+        hoped = self.hoped(move)
+        trial = self.weighed(move, hoped) if hoped > 0 else None
+        if trial is not None and trial.kernels and trial.gain >= WELL * hoped and self.refusal(move, trial):
+            self.make(move, trial)
+
+    def _moved(self, value: int) -> tuple[int, int]:
+        """What reading a value takes at least, ties by rank."""
+        return self.state.costs.floor(frozenset(), frozenset((value,))), -value
 
     def rule(self, rules: Rules) -> None:
         """From now on other rules hold: what was tried and proved under the old ones is forgotten."""
