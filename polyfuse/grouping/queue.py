@@ -26,7 +26,7 @@ NARROWLY = 0.05
 it is priced with all of them: a softmax of rows of 100001 bfloat16 in loops 148.8 us, in two kernels 146, held 136."""
 SEVERAL, WELL = 4, 0.8
 """Siblings that are tried as one kernel once two of them are, and the part of what is hoped for that this wins at
-least.  The first eight autocorrelations of rows, ten sums over the same array, were 60 prices of ever larger kernels."""
+least.  Eight autocorrelations of rows, with ten sums over the same array, were 60 prices of ever larger kernels."""
 NEAR = 4  # neighbours offered where there may be many: siblings over one shared value, extensions of an illegal join
 
 
