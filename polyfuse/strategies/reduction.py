@@ -231,11 +231,11 @@ def _several_rows(situation: Situation, inner: AxisClass, over: list[AxisClass])
 
 
 def _scans_at_once(situation: Situation, inner: AxisClass, over: list[AxisClass]) -> list[Proposal]:
-    """Rows whose prefixes lanes hold: all of a row is on its way at once, and threads meet once for all of it."""
-    some = any(a not in over for a in situation.axes)
-    if situation.target.kind == "cpu" or not some or not situation.is_busy or situation.tiles or inner.run:
-        return []
-    if any(s.lags for s in situation.scans):
+    """Rows whose prefixes lanes hold: all of a row is on its way at once, and threads meet once for all of it.  Where
+    there is much to do, or where the user asks for pieces."""
+    many, asked = any(a not in over for a in situation.axes), "chunks" in situation.tiles
+    wanted = asked or situation.is_busy and not situation.tiles
+    if situation.target.kind == "cpu" or not many or not wanted or inner.run or any(s.lags for s in situation.scans):
         return []
     return [_rows(situation, inner, over, shape) for shape in held_scans(situation, inner)]
 

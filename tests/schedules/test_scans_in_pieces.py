@@ -83,6 +83,16 @@ def test_trips_where_few_threads_would_hold_all_of_it() -> None:
     assert kernel.schedule.of_kind("loop")
 
 
+@pytest.mark.parametrize("rows", [3, 120_000])
+def test_pieces_are_what_the_user_asks_for(rows: int) -> None:
+    asked = {"lanes": 64, "chunks": 4}
+    plan = pf.jit(sums, tiles={"sum": asked}).plan(pf.spec(f"f32[{rows}, 1000]"), target="h200")
+    (kernel,) = plan.kernels
+    assert asked.items() <= kernel.parameters.items()
+    again = pf.parse_schedule(str(plan), pf.jit(sums, target="h200"), pf.spec(f"f32[{rows}, 1000]"))
+    assert str(again) == str(plan)
+
+
 def test_one_meeting_for_all_pieces() -> None:
     source = planned(sums, "f32", 1000).source()
     assert source.count("scan_sum(") == 2  # of all pieces by threads, and of these one behind the other
