@@ -38,6 +38,15 @@ sums of exponentials less a diagonal 83 us and 69, entropies 64 and 65; of 5120 
 and 160."""
 
 
+def held_by_few(schedule: KernelSchedule, occupancy: int) -> float:
+    """Times that such rows take; 1 for other kernels."""
+    tile = dict(schedule.parameters)
+    few = schedule.block_threads * max(1, occupancy) <= FEWEST and tile.get("lanes") == schedule.block_threads
+    if not few or schedule.strategy != "rows":
+        return 1.0
+    return HELD_BY_FEW if "frames" in tile else 1.0 if schedule.of_kind("loop") else HELD_WHOLE_BY_FEW
+
+
 NEIGHBOURS_BY_FEW, SOME = 1.08, 768
 """Times that elementwise rows in frames take which read an array at several places, of words, where a processor has
 fewer threads.  On an H200, of 8192 x 8192 float32 less a border, in one block of 416 or 512 and in four to eight of
@@ -45,17 +54,14 @@ fewer threads.  On an H200, of 8192 x 8192 float32 less a border, in one block o
 211 and 206, two derivatives 265 and 221, five points 200 and 181; of float64 167 and 174."""
 
 
-def held_by_few(scop: Scop, schedule: KernelSchedule, occupancy: int) -> float:
+def neighbours_by_few(scop: Scop, schedule: KernelSchedule, occupancy: int) -> float:
     """Times that such rows take; 1 for other kernels."""
-    tile = dict(schedule.parameters)
-    if schedule.strategy == "pointwise" and "frames" in tile and schedule.block_threads * max(1, occupancy) < SOME:
-        arrays = [(p.value, p.component) for p in schedule.placed if p.role == "load" and p.place]
-        of_words = all(scop.dtype(*array).itemsize == WORD for array in arrays)
-        return NEIGHBOURS_BY_FEW if of_words and len(set(arrays)) < len(arrays) else 1.0
-    few = schedule.block_threads * max(1, occupancy) <= FEWEST and tile.get("lanes") == schedule.block_threads
-    if not few or schedule.strategy != "rows":
+    framed = schedule.strategy == "pointwise" and "frames" in dict(schedule.parameters)
+    if not framed or schedule.block_threads * max(1, occupancy) >= SOME:
         return 1.0
-    return HELD_BY_FEW if "frames" in tile else 1.0 if schedule.of_kind("loop") else HELD_WHOLE_BY_FEW
+    arrays = [(p.value, p.component) for p in schedule.placed if p.role == "load" and p.place]
+    of_words = all(scop.dtype(*array).itemsize == WORD for array in arrays)
+    return NEIGHBOURS_BY_FEW if of_words and len(set(arrays)) < len(arrays) else 1.0
 
 
 def in_few_warps(schedule: KernelSchedule, target: Target, blocks: int) -> float:

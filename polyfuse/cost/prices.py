@@ -29,7 +29,7 @@ from polyfuse.cost.counts import (
     placed_instructions,
     placed_operations,
 )
-from polyfuse.cost.crowding import BESIDE, exposed, held_by_few, in_chains, in_few_warps
+from polyfuse.cost.crowding import BESIDE, exposed, held_by_few, in_chains, in_few_warps, neighbours_by_few
 from polyfuse.cost.l1 import WORD, idle_in_rows, l1_accesses
 from polyfuse.cost.longer import times_longer
 from polyfuse.cost.middle import decided, of_the_middle
@@ -204,7 +204,7 @@ def price(scop: Scop, schedule: KernelSchedule, target: Target, hints: Mapping[s
     together = _met(together, waves * combined, APART)
     if schedule.cluster == 1 and not tiles and is_starved(target, blocks, moved.read + moved.written, together):
         together = math.hypot(together, counted(STARVED * each / target.clock, together))
-    together *= held_by_few(scop, schedule, occupancy)
+    together *= held_by_few(schedule, occupancy) * neighbours_by_few(scop, schedule, occupancy)
     together *= times_longer_scanned(scop, schedule, target, sizes, occupancy, waves)
     alone = begun(schedule, target, sizes, each * (1 - min(1.0, terms["compute"] / together))) + combined
     together *= in_runs(scop, schedule)

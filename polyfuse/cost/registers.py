@@ -9,6 +9,7 @@ from math import prod
 from polyfuse.affine import Affine
 from polyfuse.cost.counts import Sizes, reduces, summed_digits
 from polyfuse.cost.lines import SECTOR
+from polyfuse.cost.pieces import WARP
 from polyfuse.cost.scans import scanned_digits
 from polyfuse.dtypes import bool_
 from polyfuse.places.products import folded_products
@@ -30,7 +31,6 @@ FEW_CHOICES, ARITHMETIC = 0.2, 0.6
 products, where no function is of several instructions.  In tiles of 4 x 4 (benchmarks/results/windows_h200.json):
 medians of 3 x 3, 224 words of choices, take 70 registers; corners, 120 words of products beside windows of 36, 90; a
 WENO scheme with quotients, 144 words, 140."""
-LANES = 32  # of a warp
 MANY_TOTALS, OF_MANY = 32, 3  # words, from which on the compiler takes three registers for two
 BASE_REGISTERS = 20  # addresses, indices and temporaries of a small kernel as ptxas reports it
 
@@ -163,8 +163,8 @@ def _words_of_totals(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> int:
             continue
         pieces, _ = scanned_slots(placed.place[statement.scanned], schedule.digits, over)
         threads = prod([d.count for d in schedule.of_kind("thread") if d.name in over])
-        if pieces and threads > LANES:
-            totals = threads // LANES * sizes.product(frozenset(pieces), ("slot",))
+        if pieces and threads > WARP:
+            totals = threads // WARP * sizes.product(frozenset(pieces), ("slot",))
             found = max(found, totals * max(1, statement.dtypes[0].compute.itemsize // 4))
     return found if found < MANY_TOTALS else OF_MANY * found // 2
 

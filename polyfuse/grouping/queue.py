@@ -24,9 +24,10 @@ RECOMPUTED = 32  # statements that one move may recompute; of 134 prices of larg
 NARROWLY = 0.05
 """Of what kernels take, up to which one kernel and several may differ by the schedules that are worth a price, before
 it is priced with all of them: a softmax of rows of 100001 bfloat16 in loops 148.8 us, in two kernels 146, held 136."""
-SEVERAL, WELL = 4, 0.8
-"""Siblings that are tried as one kernel once two of them are, and the part of what is hoped for that this wins at
-least.  Eight autocorrelations of rows, with ten sums over the same array, were 60 prices of ever larger kernels."""
+SEVERAL, CLOSELY = 4, 4
+"""Siblings that are tried as one kernel once two of them are, which takes no more than one part in so many beyond its
+bytes: where it does, fewer in each may be faster.  Eight autocorrelations of rows, with ten sums over the same array,
+were 60 prices of ever larger kernels; 40 products with neighbours are to take 460 us in three kernels, 543 in one."""
 NEAR = 4  # neighbours offered where there may be many: siblings over one shared value, extensions of an illegal join
 
 
@@ -398,8 +399,8 @@ class Queue:
         return b not in self.state.successors(a) and a not in self.state.successors(b)
 
     def _join_rest(self, number: int) -> None:
-        """All that read the array that a kernel made of two siblings reads, where as one they win about what is hoped:
-        one by one they would win as well, each priced with all before it."""
+        """All that read the array that a kernel made of two siblings reads, where as one they take about what its
+        bytes take: one by one they would win as well, each priced with all before it."""
         state = self.state
         shared = max(state.kernels[number].loads, key=self._moved, default=-1)
         readers = state.readers[shared] if shared >= 0 else ()
@@ -409,7 +410,9 @@ class Queue:
         move = merged(state, members)
         hoped = self.hoped(move)
         trial = self.weighed(move, hoped) if hoped > 0 else None
-        if trial is not None and trial.kernels and trial.gain >= WELL * hoped and self.refusal(move, trial):
+        if trial is None or not trial.is_whole or len(trial.kernels) != 1:
+            return
+        if (self.bound(move) - trial.gain) * CLOSELY <= trial.kernels[0].time and self.refusal(move, trial):
             self.make(move, trial)
 
     def _moved(self, value: int) -> tuple[int, int]:
