@@ -5,8 +5,8 @@
 with fused multiply-adds.  The first step makes q one of the two floats next to x/d, the second one then gives the
 nearest (Markstein, Computation of elementary functions on the IBM RISC System/6000 processor, 1990), where remainder
 and quotient stay normal numbers: dividends between the limits that `LARGE` and `QUOTIENT` set for their divisor, or
-positive zero.  One branch takes a fragment with any other to IEEE's division or, where they are many, to division in
-float64.
+positive zero.  One branch takes a fragment with any other to division in float64 or, where registers are few or the
+numbers are float64 themselves, to IEEE's.
 
 A quotient of two float32 is no middle between two floats, not even between two subnormal ones, unless float64 has it
 exactly, and else lies further from one than float64 errs: the nearest float64, rounded, is the nearest float32.
@@ -39,10 +39,10 @@ LARGE = {F32: 2.0**100, F64: 2.0**900}
 last bit are numbers (2^-100 / 2^46 is 2^-146, 2^-900 / 2^104 is 2^-1004)."""
 QUOTIENT = {F32: 2.0**120, F64: 2.0**1000}
 """And quotients between 1/QUOTIENT and it."""
-MANY, MANY_OF_PIECES = 16, 32
-"""Slots from which a fragment divides in float64 there, and where values wait in cells: pieces have no registers for
-it.  Softmax with elements below 2^-100, on an H200: of 98304 rows of 1024, 32 slots, 191 us so, as without any; of
-16384 rows of 4096 and of 131072 of 512, 16 slots, 416 and 420 by IEEE's, where their bytes take 125."""
+MANY_OF_PIECES = 32
+"""Slots from which a fragment divides in float64 there where values wait in cells: pieces have no registers for it.
+Others do however few slots they have.  Softmax with elements below 2^-100 in rows of 37 to 4096 took an H200 397 to 502
+us by IEEE's division, and 122 to 162 so, 122 to 135 without any such: benchmarks/results/quotients_h200.json."""
 SHARING = 4
 """Slots per divisor from which one reciprocal for all of them is cheaper than a division for each."""
 
@@ -97,11 +97,10 @@ def shared_quotients(left: Fragment, right: Any, result: Fragment) -> Emit:
 
 
 def _exact(b: Builder, dividends: list[Value], divisors: list[Value], positions: np.ndarray) -> list[Value]:
-    """Any quotients: IEEE's one by one, or in float64, with a reciprocal of every divisor and one correction where a
+    """Any quotients: by IEEE's division one by one, or in float64, with a reciprocal of every divisor and one correction where a
     remainder is left.  None is of zeros, whose sign stays, and it is not a number where infinities are."""
     known = all(isinstance(d, ir.Constant) for d in divisors)
-    few = len(dividends) < (MANY_OF_PIECES if keeps_cells(b) else MANY)
-    if divisors[0].type == F64 or few and not known:
+    if divisors[0].type == F64 or keeps_cells(b) and len(dividends) < MANY_OF_PIECES and not known:
         return [b.fdiv(x, divisors[k]) for x, k in zip(dividends, positions, strict=True)]
     wide = [b.fpext(d, F64) for d in divisors]
     inverses = [b.fdiv(constant_of(F64, 1.0), d) for d in wide]
