@@ -8,9 +8,15 @@ not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
+import numpy as np
+
+from polyfuse.affine import Affine
+from polyfuse.schedule import Digit
+
+LANES, WARPS = 32, 4  # of a warp; whose turns tell those of all
 BANKS, WORD = 32, 4  # of words of so many bytes
 
 
@@ -31,3 +37,21 @@ def turns(steps: tuple[tuple[int, int], ...], size: int) -> int:
 def fullest(taken: Collection[int]) -> int:
     """Of so many words, those in the bank that has the most."""
     return max(Counter([word % BANKS for word in taken]).values())
+
+
+def at_lanes(index: Affine, digits: Iterable[Digit], threads: int) -> np.ndarray:
+    """An index in the lanes of the first warps of a block, of so many threads, with all but the digits of threads at
+    their first."""
+    lanes = np.arange(min(threads, LANES * WARPS))
+    values: dict[str, np.ndarray] = dict.fromkeys(index.names(), 0 * lanes)
+    for digit in digits:
+        if digit.kind == "thread":
+            values[f"${digit.name}"] = lanes // digit.stride % digit.count
+    found: np.ndarray = 0 * lanes + index.evaluate(values)  # type: ignore[arg-type]
+    return found
+
+
+def lane_turns(positions: np.ndarray, itemsize: int) -> float:
+    """Turns that a warp takes on average for single elements at these positions, one per lane."""
+    warps = [positions[k : k + LANES] * itemsize // WORD for k in range(0, len(positions), LANES)]
+    return sum([fullest(set(words.tolist())) for words in warps]) / len(warps)

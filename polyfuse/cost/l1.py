@@ -10,13 +10,13 @@ lie 24 apart take two passes for six lines (67 million colours of pictures, 96 s
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, gcd, prod
 
-from polyfuse.affine import ZERO, Affine
-from polyfuse.banks import turns, words
+from polyfuse.affine import ZERO, Affine, FloorDiv
+from polyfuse.banks import at_lanes, lane_turns, turns, words
 from polyfuse.cost.copied import copies
 from polyfuse.cost.counts import Sizes, looked_up
 from polyfuse.cost.lines import LINE, SECTOR, TAGS
@@ -205,6 +205,25 @@ def _in_box(
     return issued * turns(tuple(steps), (wide.width if wide else 1) * itemsize), issued
 
 
+def _turns(scop: Scop, schedule: KernelSchedule, move: Placed) -> float:
+    """Turns of a warp at shared memory where threads divide their index to fill a box; 0 where they do not."""
+    put = next((p for p in schedule.placed if p.role == "put" and p.value == move.value), None)
+    lanes = {f"${d.name}" for d in schedule.of_kind("thread")}
+    if put is None or not any(_divides(e, lanes) for e in put.place if isinstance(e, Affine)):
+        return 0.0
+    box, position = next(b for b in schedule.shared if b.value == move.value), ZERO
+    for entry, origin, step in zip(move.place, box.origin, box.pitch, strict=True):
+        assert isinstance(entry, Affine)
+        position += (entry - origin) * step
+    at = at_lanes(position, schedule.digits, schedule.block_threads)
+    return lane_turns(at, box.cells(scop.dtype(move.value, move.component)).itemsize)
+
+
+def _divides(entry: Affine, lanes: Collection[str]) -> bool:
+    """Whether quotients of the index of a thread occur."""
+    return any(isinstance(a, FloorDiv) and not a.numerator.names().isdisjoint(lanes) for a, _ in entry.terms)
+
+
 def _lines(
     scop: Scop, schedule: KernelSchedule, target: Target, move: Placed, sizes: Sizes, wide: _Wide | None
 ) -> tuple[float, float]:
@@ -218,7 +237,8 @@ def _lines(
         return table_passes(scop, schedule, target, move, sizes, each), each  # single elements
     dtype = scop.dtype(move.value, move.component)
     if move.role in ("put", "get"):  # padding keeps the lanes of a warp in different banks
-        return each * ceil(target.warp * dtype.compute.itemsize / LINE), each
+        usual = ceil(target.warp * dtype.compute.itemsize / LINE)
+        return each * max(usual, _turns(scop, schedule, move)), each
     itemsize = dtype.itemsize
     last = move.place[-1] if move.place else Affine.of(0)
     assert isinstance(last, Affine)

@@ -14,6 +14,7 @@ from itertools import product
 
 from polyfuse import sets
 from polyfuse.affine import Affine
+from polyfuse.legality.filled import are_apart
 from polyfuse.legality.relations import BARRIER, Proof, coordinates, equalities, prime, primed, same
 from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
 from polyfuse.sets import Constraint
@@ -158,6 +159,8 @@ def _conflict(proof: Proof, meeting: Meeting) -> Verdict:
 
 def _cells_apart(proof: Proof, put: Placed) -> bool:
     """No two threads or slots put into one cell, in any one pass of the loops around."""
+    if (apart := are_apart(proof, put)) is not None:
+        return apart
     digits = _digits(proof, put)
     dealt = sorted(digits & (proof.names("thread") | proof.names("slot")))
     fixed = [f"${d}" for d in sorted(digits.difference(dealt))]

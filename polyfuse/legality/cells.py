@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from polyfuse import sets
 from polyfuse.affine import Affine
+from polyfuse.legality.filled import are_filled
 from polyfuse.legality.lifetime import common_loops, earlier
 from polyfuse.legality.relations import Proof, coordinates, equalities, same
 from polyfuse.schedule import Placed
@@ -42,6 +43,9 @@ def unwritten(
 
     All puts of one element write the same value, and within a pass a cell is one element: written at all is right.
     """
+    is_before = not before or always_before(proof, put, get)
+    if is_before and same_pass(proof, put, get) and are_filled(proof, put, get):
+        return None
     names = coordinates("i", len(get.place))
     level = proof.names("block") | set(proof.loops(get) if before else moves_with(proof, get))
     places = tuple(f"${d}" for d in sorted(level))

@@ -6,9 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 
+import numpy as np
+
 from polyfuse.affine import Affine, Atom, FloorDiv, digit
-from polyfuse.banks import WORD, turns
+from polyfuse.banks import WORD, at_lanes, lane_turns, turns
 from polyfuse.schedule import Digit
+
+WARP = 32  # threads
 
 
 class Unbounded(ValueError):
@@ -261,13 +265,16 @@ def _by_warps(
     rows, lanes, count = WARP // most, box.extents[-1] // width, len(box.extents)
     left = threads // (rows * lanes)
     fits = box.extents[-1] == width * lanes and lanes & (lanes - 1) == 0 and lanes > most
-    if not fits or count < 2 or not left or box.extents[-2] % (rows * left) or any(n > 1 for n in box.extents[:-2]):
+    longer = [d for d in range(count - 1) if box.extents[d] > 1]
+    if not fits or len(longer) != 1 or not left or box.extents[longer[0]] % (rows * left):
         return None
     last = (_thread(digits, 1, most) + _thread(digits, WARP, lanes // most) * most) * width
     row = _thread(digits, most, rows) + _run(
-        digits, count - 2, _thread(digits, rows * lanes, left), left, box.extents[-2] // rows, rows
+        digits, longer[0], _thread(digits, rows * lanes, left), left, box.extents[longer[0]] // rows, rows
     )
-    return (*[Affine.of(0)] * (count - 2), row, last + _slot(digits, f"w{width}", width))
+    found = [Affine.of(0)] * (count - 1)
+    found[longer[0]] = row
+    return (*found, last + _slot(digits, f"w{width}", width))
 
 
 def _width(box: Box, vector: int) -> int:
@@ -307,7 +314,6 @@ def _power_above(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-WARP = 32  # threads
 MOST_TOGETHER = 4  # elements of a row that one access of shared memory moves, of which its vectors have 16 bytes
 
 
@@ -351,6 +357,31 @@ def turns_at(
     position = sum([entry * step for entry, step in zip(place, pitch, strict=True)], start=Affine.of(0))
     apart = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, WARP // d.stride)) for d in lanes]
     return turns(tuple([(step, count) for step, count in apart if step]), size)
+
+
+MOST_APART = 9
+"""Elements of padding that are tried."""
+
+
+def padded_pitch(
+    box: Box, itemsize: int, places: Sequence[tuple[Affine, ...]], digits: Mapping[str, Digit], threads: int
+) -> tuple[int, ...]:
+    """Elements between neighbours of the fewest turns for lanes that put and get single elements at `places`: padding
+    between rows, and between what lies outermost."""
+    extents, rank = box.extents, len(box.extents)
+    local = [[entry - o for entry, o in zip(place, box.origin, strict=True)] for place in places]
+    lanes = [np.array([at_lanes(entry, digits.values(), threads) for entry in place]) for place in local]
+    outer = next((d for d in range(rank - 2) if extents[d] > 1), rank - 2)
+
+    def pitch(row: int, plane: int) -> tuple[int, ...]:
+        found = [1]
+        for d in range(rank - 2, -1, -1):
+            found.insert(0, found[0] * extents[d + 1] + (row if d == rank - 2 else plane if d == outer else 0))
+        return tuple(found)
+
+    planes = MOST_APART if outer < rank - 2 else 1
+    tried = [pitch(row, plane) for row in range(MOST_APART if rank > 1 else 1) for plane in range(planes)]
+    return min(tried, key=lambda p: sum([lane_turns(np.array(p) @ at, itemsize) for at in lanes]))
 
 
 def whole_words(count: int, itemsize: int) -> int:

@@ -40,6 +40,7 @@ from polyfuse.places.boxes import (
     narrow_pitch,
     odd_pitch,
     only_slots,
+    padded_pitch,
     plain_pitch,
     short_rows_pitch,
     without_floors,
@@ -424,6 +425,8 @@ class _Builder:
             pitch = short_rows_pitch(box, itemsize, spread, self.digits)
         elif whole:
             pitch = plain_pitch(box)
+        elif staging.padded:
+            pitch = padded_pitch(box, itemsize, [put_place, *places], self.digits, self.threads)
         elif itemsize < WORD:
             pitch = narrow_pitch(box, itemsize, [put_place, *places], self.digits)
         else:

@@ -46,7 +46,8 @@ class Staging:
     dimension, but for multiples of `vector`: the box is filled by asynchronous copies of aligned vectors, and its rows
     lie apart as those in memory do.  `at`: where the value is put, per dimension, if not as the box is dealt to the
     threads of a block: by the threads that make it.  `along`: the dimension along which lanes that put lie side by
-    side, as what they make the value of lies in memory; -1: the last one.
+    side, as what they make the value of lies in memory; -1: the last one.  `padded`: padding is tried until lanes that
+    put and get single elements take the fewest turns.
     """
 
     loops: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class Staging:
     strides: tuple[int, ...] = ()
     at: tuple[Affine, ...] = ()
     along: int = -1
+    padded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from polyfuse.strategies.groups import groups
 from polyfuse.strategies.held import held
 from polyfuse.strategies.in_order import in_order
 from polyfuse.strategies.in_thread import in_thread
+from polyfuse.strategies.joined_tiles import joined_tiles
 from polyfuse.strategies.one_pass import one_pass
 from polyfuse.strategies.pairs import pairs
 from polyfuse.strategies.pixel_tiles import pixel_tiles
@@ -46,6 +47,7 @@ STRATEGIES = (
     tiles_cpu,  # transposed reads in vector registers
     tiles,  # transposed reads and stencils through shared memory
     pixel_tiles,  # the same for rows of a few elements
+    joined_tiles,  # the same for short rows
     in_thread,  # reductions over a few elements: windows of a pooling
     records,  # results of a few elements each, of which a thread makes all and a block stores its own
     pairs,  # reductions over a few elements for every pair of two classes

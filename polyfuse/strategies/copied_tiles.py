@@ -17,6 +17,7 @@ from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
+from polyfuse.strategies.block_order import names_of_blocks
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import SECTOR, WORD, written_sectors
 from polyfuse.strategies.pointwise import anchors, kept_digits
@@ -56,16 +57,18 @@ def copied_tiles(
         return None
     tx, ty, v = thread("tx", 1, warp), thread("ty", warp, rows), slot("v", width)
     q, r = slot("q", EACH), loop("r", Affine.of(tile // (rows * EACH)))
-    b1 = block("b1", outer.extent.ceildiv(tile))
+    others = [axis for axis in reversed(axes) if axis not in (inner, outer)]
+    name = names_of_blocks(situation, {inner: columns, outer: tile} | dict.fromkeys(others, 1))
+    b1 = block(name[outer], outer.extent.ceildiv(tile))
     splits = {outer.number: mixed((b1, tile), (r, rows * EACH), (q, rows), (ty, 1))}
     digits: list[Digit] = []
-    for k, axis in enumerate(a for a in reversed(axes) if a not in (inner, outer)):
-        digits.append(block(f"b{k + 2}", axis.extent))
+    for axis in others:
+        digits.append(block(name[axis], axis.extent))
         splits[axis.number] = mixed((digits[-1], 1))
     is_whole, frame = written_sectors(situation, inner, splits)
     if not is_whole:
         return None
-    b0 = block("b0", (frame.padded(inner.extent) if frame else inner.extent).ceildiv(columns))
+    b0 = block(name[inner], (frame.padded(inner.extent) if frame else inner.extent).ceildiv(columns))
     place = mixed((b0, columns), (tx, width), (v, 1))
     splits[inner.number] = place - frame.shift if frame else place
     guards = [*(frame.guards if frame else situation.divisible(inner.extent, SECTOR // written))]

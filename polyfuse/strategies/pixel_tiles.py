@@ -24,6 +24,7 @@ from polyfuse.places.boxes import WARP, whole_words
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.scop import Read
 from polyfuse.spans import MOST_SLOTS
+from polyfuse.strategies.block_order import names_of_blocks
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import SECTOR
 from polyfuse.strategies.pointwise import anchors, exactly, kept_digits
@@ -164,15 +165,17 @@ def _proposal(
     tx, wx, wy = thread("tx", 1, WARP), thread("wx", WARP, t.far), thread("wy", WARP * t.far, t.below)
     q, u, v, c = slot("q", t.steps), slot("u", t.together), slot("v", t.vector), slot("c", count)
     tile = t.steps * t.rows
-    b0, b1 = block("b0", along.extent.ceildiv(t.columns)), block("b1", outer.extent.ceildiv(tile))
+    rest = [axis for axis in reversed(axes) if axis not in (along, outer, row)]
+    name = names_of_blocks(situation, {along: t.columns, outer: tile, row: count} | dict.fromkeys(rest, 1))
+    b0, b1 = block(name[along], along.extent.ceildiv(t.columns)), block(name[outer], outer.extent.ceildiv(tile))
     splits = {
         along.number: mixed((b0, t.columns), (wx, WARP * t.vector), (tx, t.vector), (v, 1)),
         outer.number: mixed((b1, tile), (q, t.rows), (wy, t.together), (u, 1)),
         row.number: mixed((c, 1)),
     }
     others = []
-    for k, axis in enumerate(a for a in reversed(axes) if a not in (along, outer, row)):
-        others.append(block(f"b{k + 2}", axis.extent))
+    for axis in rest:
+        others.append(block(name[axis], axis.extent))
         splits[axis.number] = mixed((others[-1], 1))
     read = words = max(whole_words(count, situation.group.scop.dtype(value).itemsize) for value in values)
     while situation.size(outer.extent) % words:

@@ -37,3 +37,19 @@ def are_chosen(situation: Situation, inner: AxisClass) -> bool:
             if not read.affine and isinstance(last, Affine) and names & last.names():
                 return True
     return False
+
+
+def lies_along(of: Sequence[AxisClass], read: Read) -> tuple[AxisClass, ...]:
+    """The class of each dimension of an array that is read whole, element by element, `of` the dimensions of the
+    statement that reads; empty where it is read otherwise, as at neighbours or in steps."""
+    found = []
+    for entry in read.index:
+        if not isinstance(entry, Affine) or read.where:
+            return ()
+        if entry.is_constant:
+            continue
+        names = [a for a, f in entry.terms if isinstance(a, str) and a.startswith("%") and f == 1]
+        if len(entry.terms) != 1 or not names or entry.constant:
+            return ()
+        found.append(of[int(names[0][1:])])
+    return tuple(found)

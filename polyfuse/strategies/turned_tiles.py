@@ -18,11 +18,12 @@ from polyfuse.bindings import AnyGuard, Guard
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
 from polyfuse.scop import Statement
+from polyfuse.strategies.block_order import names_of_blocks
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import SECTOR, WORD, sectors, written_sectors
 from polyfuse.strategies.pointwise import LINE, anchors, kept_digits
 from polyfuse.strategies.reads import along
-from polyfuse.strategies.situation import Situation, as_read, block, mixed, power_above, power_below, slot, thread
+from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
 
 TILE, COLUMNS = 64, 64
 """Of a tile that is transposed: elements along what is read in rows, of halves twice as many, and along what is written
@@ -144,6 +145,11 @@ def _others(situation: Situation, inner: AxisClass, outer: AxisClass, usual: _Sh
     if min(sizes) >= FEW_LANES and max(sizes) <= MOST_WHOLE:
         yield _Shape(*_close(situation, inner, outer, width), width)
     size = max(situation.long_itemsizes)
+    whole = -(-sizes[0] // FEW_LANES) * FEW_LANES
+    if FEW_LANES <= sizes[0] <= MOST_WHOLE and -(-sizes[0] // usual.tile) * usual.tile > EMPTY * whole:
+        for columns in dict.fromkeys((usual.columns, LINE // (2 * size))):
+            yield _Shape(whole, columns, width)
+            yield _Shape(whole, columns, width, framed=True)
     if width > 1 and sizes[0] >= FEW_LANES:
         line = LINE // size
         tile, columns = _filled(sizes[0], usual.tile, line), _filled(sizes[1], usual.columns, line)
@@ -157,7 +163,9 @@ EMPTY = 1.12
 64 x 64 instead of 128 x 64: 16 matrices of 142784 x 48 113 us, 161 before.  In 32 x 128, where reads are pieces of 64
 bytes: 2824 x 88 x 432, the last axis in front, 156, 128 in 128 x 64.  And in sectors: 40 x 1576 x 2 x 1080, all but the
 first reversed, 160, 220 before; 550440 x 184 131 in 64 x 64, 158 before
-(benchmarks/results/forced_permutations_h200.json)."""
+(benchmarks/results/forced_permutations_h200.json).  All of what is read along in one tile instead of 64 or 128 of it:
+362 x 48 x 130 x 45 bfloat16 reversed 189 and 145 us, 1156 x 592 x 146 158 and 126, 352 x 3630 x 156 bytes, the last
+axis in front, 163 and 136 (benchmarks/results/permutations_h200.json)."""
 
 
 def _filled(size: int, usual: int, least: int) -> int:
@@ -178,16 +186,6 @@ and 1120 without tiles; 2 x 1993 x 13 x 14 x 67 to 67 x 2 x 1993 x 14 x 13 165, 
 forced_permutations_h200.json)."""
 VECTORS, FEW_ROWS = 4, 8
 """Vectors of a thread in such a tile, and rows of it at least."""
-PIECE = 64
-"""Bytes of a piece that a block reads, below which blocks that read beside it follow it."""
-
-
-def _in_order(situation: Situation, axes: Sequence[AxisClass], held: Mapping[int, int]) -> Sequence[AxisClass]:
-    """Classes of which a tile has one element, in the order in which blocks follow each other along them: what is
-    written lies side by side, or what is read in short pieces.  On an H200, 104 x 16 x 216 x 288 bfloat16 reversed,
-    rows of 208 bytes, 136 us so, 177 in the other order; 40 x 2040 x 80 x 24, of which pieces of 48 bytes are read, 259
-    in the order of results, 221.  `held`: elements of a tile by class."""
-    return as_read(situation, axes, held, PIECE) or axes[::-1]
 
 
 def _of_short_rows(
@@ -231,19 +229,21 @@ def _transposed(
     rows = min(tile & -tile, max(1, threads // (lanes * near)))
     tn, tx, ty = thread("tn", 1, near), thread("tx", near, lanes), thread("ty", near * lanes, rows)
     q, u, v = slot("q", tile // rows), slot("u", columns // (lanes * step)), slot("v", width)
-    b1 = block("b1", outer.extent.ceildiv(tile))
-    splits = {outer.number: mixed((b1, tile), (q, ty.count), (ty, 1))}
     digits: list[Digit] = []
     held = {outer.number: tile, inner.number: columns} | ({row.number: count * width} if row is not None else {})
-    for k, axis in enumerate(_in_order(situation, [a for a in axes if a not in (inner, outer, row)], held)):
-        digits.append(block(f"b{k + 2}", axis.extent))
+    others = [axis for axis in reversed(axes) if axis not in (inner, outer, row)]
+    name = names_of_blocks(situation, {axis: held.get(axis.number, 1) for axis in (inner, outer, *others)})
+    b1 = block(name[outer], outer.extent.ceildiv(tile))
+    splits = {outer.number: mixed((b1, tile), (q, ty.count), (ty, 1))}
+    for axis in others:
+        digits.append(block(name[axis], axis.extent))
         splits[axis.number] = mixed((digits[-1], 1))
     frame = None
     if shape.framed:
         frame = sectors(situation, inner, splits) if width == 1 else written_sectors(situation, inner, splits)[1]
         if frame is None:
             return None
-    b0 = block("b0", (frame.padded(inner.extent) if frame else inner.extent).ceildiv(columns))
+    b0 = block(name[inner], (frame.padded(inner.extent) if frame else inner.extent).ceildiv(columns))
     place = mixed((b0, columns), (u, lanes * step), (tx, step))
     if row is not None:
         splits[row.number] = mixed((tn, width), (v, 1))
@@ -274,6 +274,7 @@ def _transposed(
                 apart=situation.group.body - {value} if results else frozenset(),
                 lanes=_lanes_of_a_row(situation, staged, [value]),
                 along=results.get(value, -1),
+                padded=row is not None,
             )
             for value in values
         },

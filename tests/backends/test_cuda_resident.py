@@ -122,6 +122,20 @@ def test_half_of_the_blocks_have_room_where_all_would_spill() -> None:
     assert in_one_wave(greedy, H200, 3, bounded).minimum_blocks == 3
 
 
+def test_blocks_that_leave_as_many_registers_are_not_tried_again() -> None:
+    """Sixteen blocks of 128 threads have 32 registers each, and so have thirteen."""
+    from polyfuse.backends.numba_cuda.resident import in_one_wave
+
+    kernel = compiled(softmax, "f32[N~16384, 4096]")
+    small, asked = replace(kernel, threads=128, resources=Resources(56, 0, 0)), list[int]()  # nine blocks
+
+    def bounded(blocks: int) -> CompiledKernel:
+        asked.append(blocks)
+        return replace(small, minimum_blocks=blocks, resources=Resources(32, 128, 216))
+
+    assert in_one_wave(small, H200, 16, bounded) is small and asked == [16]
+
+
 def test_what_would_spill_stays_as_it_is() -> None:
     from polyfuse.backends.numba_cuda.resident import Versions, denser
 

@@ -97,8 +97,8 @@ def shared_quotients(left: Fragment, right: Any, result: Fragment) -> Emit:
 
 
 def _exact(b: Builder, dividends: list[Value], divisors: list[Value], positions: np.ndarray) -> list[Value]:
-    """Any quotients: by IEEE's division one by one, or in float64, with a reciprocal of every divisor and one correction where a
-    remainder is left.  None is of zeros, whose sign stays, and it is not a number where infinities are."""
+    """Any quotients: by IEEE's division one by one, or in float64, with a reciprocal of every divisor and a correction
+    where a remainder is left.  None is of zeros, whose sign stays, and it is not a number where infinities are."""
     known = all(isinstance(d, ir.Constant) for d in divisors)
     if divisors[0].type == F64 or keeps_cells(b) and len(dividends) < MANY_OF_PIECES and not known:
         return [b.fdiv(x, divisors[k]) for x, k in zip(dividends, positions, strict=True)]
