@@ -303,10 +303,20 @@ def _cuts(costs: ProgramCosts, choice: Choice) -> dict[bytes, split.Cut]:
         if not isinstance(statement, Statement) or statement.digest not in known or len(statement.dtypes) > 1:
             continue  # states of parts that are not whole are asked for every element
         for dim in statement.reduced:
-            entry = share.place[dim]
+            entry, axis = share.place[dim], _axis(costs, statement, dim)
             step = entry.coefficient(f"${along}") if isinstance(entry, Affine) else 0
-            found |= {statement.digest: split.Cut(dim, step)} if step > 1 else {}
+            found |= {statement.digest: split.Cut(axis, step)} if step > 1 and axis is not None else {}
     return found
+
+
+def _axis(costs: ProgramCosts, statement: Statement, dim: int) -> int | None:
+    """The axis of the program's reduction that a dimension of the same with joined dimensions runs along; None where
+    that is not known."""
+    made = [s for s in costs.scop.statements if isinstance(s, Statement)]
+    reduced = next(s.reduced for s in made if s.digest == statement.digest)
+    if len(reduced) == len(statement.reduced):
+        return sorted(reduced)[sorted(statement.reduced).index(dim)]
+    return dim if dim in reduced else None
 
 
 def _by_where_they_begin(costs: ProgramCosts, choice: Choice, slow: bool) -> dict[bytes, split.Cut]:
@@ -327,9 +337,11 @@ def _by_where_they_begin(costs: ProgramCosts, choice: Choice, slow: bool) -> dic
             dim, row = max(statement.reduced, key=sizes.__getitem__), math.prod([sizes[d] for d in statement.kept])
             is_whole = len(statement.reduced) == 1  # no part of what lies behind whole rounds is asked for
             rows, is_idle = _rows_of(row, width, costs.target.warp), row < BUSY_COLUMNS * -(-row // span) * span
-            are_many = 1 < rows <= sizes[dim] // ROUNDS
-            if are_many and (is_narrow or slow and is_idle) and (statement.monoid in ANY_ORDER or is_whole):
-                found[statement.digest] = split.Cut(dim, rows, dealt=True)
+            are_many, axis = 1 < rows <= sizes[dim] // ROUNDS, _axis(costs, statement, dim)
+            if axis is None or not are_many or not (is_narrow or slow and is_idle):
+                continue
+            if statement.monoid in ANY_ORDER or is_whole:
+                found[statement.digest] = split.Cut(axis, rows, dealt=True)
     return found
 
 

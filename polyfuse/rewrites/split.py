@@ -145,7 +145,7 @@ def _split(
         if plan is None:
             follow(original, node, ())
             return node
-        assert isinstance(node, expr.Reduce)
+        assert isinstance(node, expr.Reduce) and plan.axis in node.axes, "what is kept is not cut"
         name = program.names.get(original.digest)
         final = None if plan.dealt else _contraction(node, plan.axis, plan.size)
         final = final or _two_stages(node, plan, hints, names, name)
