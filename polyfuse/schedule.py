@@ -9,7 +9,7 @@ of that function.  A digit that does not occur means that the instance is replic
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import prod
 from typing import Any, Literal, TypeVar, Union
@@ -327,6 +327,14 @@ class KernelSchedule:
             self._figures[what] = found()
         known: Figure = self._figures[what]
         return known
+
+    def with_room(self, blocks: int) -> KernelSchedule:
+        """The same with registers for so many blocks of a processor, of which all figures that were found are those of
+        `self`: what depends on the number of blocks has it in its key."""
+        found = replace(self, minimum_blocks=blocks)
+        found._figures.update(self._figures)
+        found._kinds.update(self._kinds)
+        return found
 
     def digit(self, name: str) -> Digit:
         return next(d for d in self.digits if d.name == name)

@@ -136,7 +136,7 @@ def _dealt_to(scop: Scop, schedule: KernelSchedule, placed: Placed) -> list[Digi
 
 def in_phases(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> bool:
     """Every thread loads all that it needs, then warps combine, then it stores: no loop runs these side by side."""
-    what = "in phases", target.warp, tuple(sizes.hints.items())
+    what = "in phases", target.warp, schedule.minimum_blocks, tuple(sizes.hints.items())
     return schedule.figure(what, lambda: _in_phases(scop, schedule, target, sizes))
 
 
@@ -227,7 +227,8 @@ def combining(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes
 
 def waiting(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Sizes) -> float:
     """What warps wait for each other in the trips of the loops of one block."""
-    what = "waiting", target.warp, target.processors, target.bandwidth, tuple(sizes.hints.items())
+    speeds = target.warp, target.processors, target.bandwidth
+    what = "waiting", speeds, schedule.minimum_blocks, tuple(sizes.hints.items())
     return schedule.figure(what, lambda: _waiting(scop, schedule, target, sizes))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 
@@ -400,8 +400,12 @@ def _window_words(scop: Scop, schedule: KernelSchedule, sizes: Sizes) -> dict[st
     return words
 
 
-def _windows(scop: Scop, schedule: KernelSchedule) -> dict[str, list[tuple[int, int, int]]]:
+def _windows(scop: Scop, schedule: KernelSchedule) -> Mapping[str, Sequence[tuple[int, int, int]]]:
     """Of what is held in windows, per dimension: the first and the last number taken, and how far results step."""
+    return schedule.figure("windows taken", lambda: _taken(scop, schedule))
+
+
+def _taken(scop: Scop, schedule: KernelSchedule) -> dict[str, list[tuple[int, int, int]]]:
     by_name, slots = schedule.by_name(), {d.name: d.count for d in schedule.of_kind("slot")}
     takers = [p for p in schedule.placed if p.role == "take"]
     sums = [summed_digits(scop, p) for p in schedule.placed] if takers else []

@@ -306,7 +306,7 @@ def _priced(
         return None
     resident = resident_blocks(situation.scop, schedule, situation.target, situation.hints)
     if resident != schedule.minimum_blocks:
-        schedule = replace(schedule, minimum_blocks=resident)
+        schedule = schedule.with_room(resident)
     misfit = _misfit(situation, schedule, max_registers)
     if misfit is not None:
         refusals.append(misfit)
@@ -314,7 +314,7 @@ def _priced(
     cost = pricer(situation.scop, schedule, situation.target, situation.hints)
     settled = settled_blocks(situation.scop, schedule, cost, situation.target, situation.hints)
     if settled != schedule.minimum_blocks:
-        schedule = replace(schedule, minimum_blocks=settled)
+        schedule = schedule.with_room(settled)
     return Choice(schedule, cost, None, situation.group, number, len(schedule.placed))
 
 

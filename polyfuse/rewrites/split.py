@@ -100,6 +100,7 @@ def outer_first(program: Program, outer: Mapping[bytes, tuple[int, ...]]) -> Pro
         axes = outer.get(_whole(original))
         if axes is None or not isinstance(node, expr.Reduce):
             return node
+        assert set(axes) < set(node.axes), "what is kept is not summed"
         operands = [_in_front(operand, axes) for operand in node.operands]  # what is kept lies side by side
         partial = [expr.reduce_(node.monoid, operands, range(len(axes)), k) for k in range(len(operands))]
         if (name := program.names.get(original.digest)) is not None:

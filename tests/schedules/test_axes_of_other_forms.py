@@ -10,6 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.face.interpreted import run_plan
+from polyfuse.rewrites.split import Cut, in_two_stages, outer_first
 from polyfuse.testing import assert_legal
 
 CASES: dict[str, tuple[Callable[[Any], Any], str, dict[str, int]]] = {
@@ -49,3 +50,13 @@ def test_sums_of_turned_arrays_are_cut_along_what_they_sum(case: str, target: st
     x = np.random.default_rng(0).integers(0, 30, shape).astype(dtype)
     (found,) = run_plan(plan, [x])
     np.testing.assert_array_equal(found, function(x))
+
+
+def test_what_is_kept_is_not_cut() -> None:
+    plan = pf.jit(lambda x: x.var(axis=(0, 2))).plan(pf.spec("f32[B~1024, N~512, C~49]"), target="h200")
+    (moments,) = [s for s in plan.scop.statements if getattr(s, "monoid", None) == "moments"]
+    kept = next(axis for axis in range(3) if axis not in moments.reduced)
+    with pytest.raises(AssertionError, match="kept"):
+        in_two_stages(plan.program, {moments.digest: Cut(kept, 64)})
+    with pytest.raises(AssertionError, match="kept"):
+        outer_first(plan.program, {moments.digest: (kept,)})

@@ -169,7 +169,7 @@ def test_statistics_that_all_elements_are_measured_by_are_taken_so_as_well() -> 
     np.testing.assert_allclose(found.astype(float), normalised(x.astype(float)), rtol=1e-2, atol=1e-2)
 
 
-STAGES = [lambda p, d: outer_first(p, {d: (0,)}), lambda p, d: in_two_stages(p, {d: Cut(0, 64)}).program]
+STAGES = [lambda p, d: outer_first(p, {d: (1,)}), lambda p, d: in_two_stages(p, {d: Cut(1, 64)}).program]
 
 
 @pytest.mark.parametrize("stages", STAGES)
