@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
-from typing import Union
+from typing import Any, Union
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,8 +232,12 @@ class Affine:
                 terms[inner] = terms.get(inner, 0) + weight * factor
         return Affine.build(terms, constant)
 
+    def on_arrays(self, values: Mapping[str, Any]) -> Any:
+        """The values for NumPy arrays of integers, one place after the other."""
+        return self.evaluate(values)
+
     def evaluate(self, values: Mapping[str, int]) -> int:
-        """The value for concrete numbers; works elementwise on NumPy integer arrays too."""
+        """The value for concrete numbers."""
         total = self.constant
         for atom, factor in self.terms:
             if isinstance(atom, FloorDiv):

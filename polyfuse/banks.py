@@ -16,7 +16,7 @@ import numpy as np
 from polyfuse.affine import Affine
 from polyfuse.schedule import Digit
 
-LANES, WARPS = 32, 4  # of a warp; whose turns tell those of all
+WARP, WARPS = 32, 4  # threads; of which the turns tell those of all
 BANKS, WORD = 32, 4  # of words of so many bytes
 
 
@@ -42,16 +42,16 @@ def fullest(taken: Collection[int]) -> int:
 def at_lanes(index: Affine, digits: Iterable[Digit], threads: int) -> np.ndarray:
     """An index in the lanes of the first warps of a block, of so many threads, with all but the digits of threads at
     their first."""
-    lanes = np.arange(min(threads, LANES * WARPS))
+    lanes = np.arange(min(threads, WARP * WARPS))
     values: dict[str, np.ndarray] = dict.fromkeys(index.names(), 0 * lanes)
     for digit in digits:
         if digit.kind == "thread":
             values[f"${digit.name}"] = lanes // digit.stride % digit.count
-    found: np.ndarray = 0 * lanes + index.evaluate(values)  # type: ignore[arg-type]
+    found: np.ndarray = 0 * lanes + index.on_arrays(values)
     return found
 
 
 def lane_turns(positions: np.ndarray, itemsize: int) -> float:
     """Turns that a warp takes on average for single elements at these positions, one per lane."""
-    warps = [positions[k : k + LANES] * itemsize // WORD for k in range(0, len(positions), LANES)]
+    warps = [positions[k : k + WARP] * itemsize // WORD for k in range(0, len(positions), WARP)]
     return sum([fullest(set(words.tolist())) for words in warps]) / len(warps)

@@ -31,6 +31,9 @@ BUDGET = 60_000
 """isl operations per query.  The largest that a schedule of the strategies has needed is 40,000, in 7 ms (a tile of a
 contraction); adversarial ones (coprime strides) cost up to 40 microseconds each (tests/legality/test_budget.py)."""
 
+POINTS = 1 << 16
+"""Executions in a block that are gone through one by one in place of a query (`legality/enumerated_cells.py`)."""
+
 _lock = threading.RLock()
 
 

@@ -189,10 +189,7 @@ def _in_box(
     """(passes of the banks, instructions) of an access to shared memory in which threads hold rows of a few elements.
     Lanes that lie a multiple of all banks apart take turns: 67 million pixels of three bytes, got byte by byte from
     banks that sixteen lanes have in common, took 512 us on an H200."""
-    itemsize, position = box.cells(scop.dtype(move.value, move.component)).itemsize, ZERO
-    for entry, origin, step in zip(move.place, box.origin, box.pitch, strict=True):
-        assert isinstance(entry, Affine)
-        position += (entry - origin) * step
+    itemsize, position = box.cells(scop.dtype(move.value, move.component)).itemsize, _cell(move, box)
     slots = [d for d in schedule.of_kind("slot") if position.coefficient(f"${d.name}")]
     wide = _widest(position, slots, target.vector_bytes // itemsize, 0)
     lanes = [d for d in schedule.of_kind("thread") if d.stride < target.warp and d.count > 1]
@@ -205,17 +202,23 @@ def _in_box(
     return issued * turns(tuple(steps), (wide.width if wide else 1) * itemsize), issued
 
 
+def _cell(move: Placed, box: SharedBox) -> Affine:
+    """Where in its box a put or get is."""
+    position = ZERO
+    for entry, origin, step in zip(move.place, box.origin, box.pitch, strict=True):
+        assert isinstance(entry, Affine)
+        position += (entry - origin) * step
+    return position
+
+
 def _turns(scop: Scop, schedule: KernelSchedule, move: Placed) -> float:
     """Turns of a warp at shared memory where threads divide their index to fill a box; 0 where they do not."""
     put = next((p for p in schedule.placed if p.role == "put" and p.value == move.value), None)
     lanes = {f"${d.name}" for d in schedule.of_kind("thread")}
     if put is None or not any(_divides(e, lanes) for e in put.place if isinstance(e, Affine)):
         return 0.0
-    box, position = next(b for b in schedule.shared if b.value == move.value), ZERO
-    for entry, origin, step in zip(move.place, box.origin, box.pitch, strict=True):
-        assert isinstance(entry, Affine)
-        position += (entry - origin) * step
-    at = at_lanes(position, schedule.digits, schedule.block_threads)
+    box = next(b for b in schedule.shared if b.value == move.value)
+    at = at_lanes(_cell(move, box), schedule.digits, schedule.block_threads)
     return lane_turns(at, box.cells(scop.dtype(move.value, move.component)).itemsize)
 
 

@@ -441,7 +441,8 @@ JOINED, JOINED_BYTES = 1.06, 1.45
 """Times that permutations take whose threads divide their index anew, and of bytes: pieces begin anywhere, and each
 element has an instruction of its own.  On an H200: 11 x 269493 x 17 float32 reversed 124 us, predicted 109 without,
 765 x 64 x 184 x 6 to 64 x 6 x 765 x 184 131 (118), 23 x 22 x 182 x 162 x 3 to 3 x 162 x 22 x 182 x 23 122 (101); bytes,
-3 x 2009360 x 40 reversed 404 (264), 27 x 125 x 39 x 2 x 725 to 725 x 27 x 2 x 39 x 125 279 (202)."""
+3 x 2009360 x 40 reversed 404 (261), 27 x 125 x 39 x 2 x 725 to 725 x 27 x 2 x 39 x 125 279 (202):
+`stages` and `forced` of benchmarks/results/permutations_h200.json."""
 
 
 def _of_joined_rows(scop: Scop, schedule: KernelSchedule) -> float:

@@ -14,7 +14,7 @@ from itertools import product
 
 from polyfuse import sets
 from polyfuse.affine import Affine
-from polyfuse.legality.filled import are_apart
+from polyfuse.legality.enumerated_cells import are_apart
 from polyfuse.legality.relations import BARRIER, Proof, coordinates, equalities, prime, primed, same
 from polyfuse.schedule import Finish, LoopNest, Placed, TreeItem
 from polyfuse.sets import Constraint

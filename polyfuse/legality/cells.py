@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from polyfuse import sets
 from polyfuse.affine import Affine
-from polyfuse.legality.filled import are_filled
+from polyfuse.legality.enumerated_cells import are_filled
 from polyfuse.legality.lifetime import common_loops, earlier
 from polyfuse.legality.relations import Proof, coordinates, equalities, same
 from polyfuse.schedule import Placed

@@ -9,10 +9,8 @@ from math import gcd, lcm
 import numpy as np
 
 from polyfuse.affine import Affine, Atom, FloorDiv, digit
-from polyfuse.banks import WORD, at_lanes, lane_turns, turns
+from polyfuse.banks import WARP, WORD, at_lanes, lane_turns, turns
 from polyfuse.schedule import Digit
-
-WARP = 32  # threads
 
 
 class Unbounded(ValueError):

@@ -22,7 +22,7 @@ NEAR = 1 / 4
 twice.  On an H200: 220 x 9 x 26326 float32 reversed 132 us where blocks between neighbours along j move 46 MB, 106
 where they move 0.1 and those along k one; 2824 x 88 x 432 bfloat16, its last axis in front, 132 and 122 (62 and 0.1
 MB); but 16 times 272 x 18336 float32 153 where neighbours of a matrix are close, 166 with 2.6 MB between them
-(benchmarks/results/permutations_h200.json)."""
+(`orders` and `stages` of benchmarks/results/permutations_h200.json)."""
 MOST = 5
 """Classes whose orders are tried, all of them."""
 
@@ -64,15 +64,15 @@ def _ends(
 
 
 def _arrays(situation: Situation) -> Iterator[tuple[int, tuple[AxisClass, ...]]]:
-    """Bytes of an element of each array that is read or written plainly, and the classes that it lies along."""
-    group, known = situation.group, set[int]()
+    """Bytes of an element of each long array that is read or written plainly, and the classes that it lies along."""
+    group, known, long = situation.group, set[int](), situation.long_values
     for statement in group.statements():
         axes = situation.classes.statement(statement)
         for read in statement.reads:
-            if read.source in group.loads and read.source not in known and (order := lies_along(axes, read)):
+            if read.source in group.loads & long and read.source not in known and (order := lies_along(axes, read)):
                 known.add(read.source)
                 yield situation.scop.dtype(read.source).itemsize, order
-    for root in sorted(group.roots):
+    for root in sorted(group.roots & long):
         made = situation.scop.statements[root]
         if isinstance(made, Statement):
             yield made.dtypes[0].itemsize, tuple([situation.classes.of[root, d] for d in made.kept])

@@ -10,12 +10,11 @@ Threads lie along what is written; along what is read their index is divided ane
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from polyfuse.affine import ONE, ZERO, Affine
-from polyfuse.bindings import AnyGuard
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
 from polyfuse.strategies.block_order import names_of_blocks
@@ -46,7 +45,7 @@ def joined_tiles(situation: Situation) -> Iterator[Proposal]:
         return
     tile = _tile(situation, axes, next(iter(crossing.values())))
     if tile is not None:
-        yield _proposal(situation, axes, tile, list(crossing))
+        yield _proposal(situation, axes, tile, crossing)
 
 
 def _orders(situation: Situation) -> dict[int, tuple[AxisClass, ...]]:
@@ -89,8 +88,12 @@ def _tile(situation: Situation, axes: Sequence[AxisClass], order: Sequence[AxisC
         if longest is None or held[longest] < 2:
             return None
         held[longest] = -(-held[longest] // 2)
-    while cut and prod(held.values()) * size < LEAST_SHARED:
-        held[min(cut, key=held.__getitem__)] *= 2
+    while prod(held.values()) * size < LEAST_SHARED:
+        more = [axis for axis in cut if held[axis] < situation.size(axis.extent)]
+        if not more:
+            break
+        least = min(more, key=held.__getitem__)
+        held[least] = min(2 * held[least], situation.size(least.extent))
     innermost = {next(iter(side)) for side in sides}  # along which a piece is whole sectors
     for axis in [a for a in cut if a not in innermost]:  # others have parts of one length
         parts = -(-situation.size(axis.extent) // held[axis])
@@ -113,7 +116,9 @@ def _side(situation: Situation, order: Sequence[AxisClass], itemsize: int) -> di
     return found
 
 
-def _proposal(situation: Situation, axes: Sequence[AxisClass], tile: _Tile, values: list[int]) -> Proposal:
+def _proposal(
+    situation: Situation, axes: Sequence[AxisClass], tile: _Tile, crossing: Mapping[int, Sequence[AxisClass]]
+) -> Proposal:
     beside = [axis for axis in tile.held if axis not in tile.written]
     whole = {axis: n for axis, n in tile.held.items() if n >= situation.size(axis.extent)}
     held, stride = dict(tile.held), 1
@@ -135,22 +140,21 @@ def _proposal(situation: Situation, axes: Sequence[AxisClass], tile: _Tile, valu
     first = {axis: mixed((blocks[axis], held.get(axis, 1))) for axis in blocks}
     splits = {axis.number: first[axis] + places.get(axis, ZERO) for axis in blocks}
     guards = [guard for a, n in whole.items() for guard in exactly(a.extent, n)]
-    put, width, aligned = _read(situation, tile.read, held, mixed(*[(t, t.stride) for t in threads]), stride)
-    guards += aligned
+    put = _read(situation, tile.read, held, mixed(*[(t, t.stride) for t in threads]), stride)
     staging = {}
-    for value in values:
-        at = [first[a] + put.places.get(a, ZERO) for a in _orders(situation)[value]]
+    for value, order in crossing.items():
+        at = [first[axis] + put.places.get(axis, ZERO) for axis in order]
         staging[value] = Staging(at=tuple(at), padded=True)
     return Proposal(
         "joined_tiles",
         (
             *(("threads", stride), ("tile", prod([held[a] for a in tile.read]))),
-            *(("columns", prod([held[a] for a in tile.written])), ("vector", width)),
+            *(("columns", prod([held[a] for a in tile.written])), ("vector", put.width)),
         ),
         kept_digits([*blocks.values(), *threads, *slots, *put.digits], keep_threads=True),
         anchors(situation, splits),
         staging=staging,
-        guards=tuple(dict.fromkeys(guards)),
+        guards=tuple(dict.fromkeys([*guards, *situation.divisible(tile.read[0].extent, put.width)])),
     )
 
 
@@ -166,17 +170,17 @@ def _lanes(count: int, most: int, others: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Put:
-    """Where a thread puts what it reads, within a tile, and the slots of that."""
+    """Where a thread puts what it reads, within a tile, the slots of that, and elements that it reads at once."""
 
     places: dict[AxisClass, Affine]
     digits: tuple[Digit, ...]
+    width: int
 
 
 def _read(
     situation: Situation, side: Sequence[AxisClass], held: dict[AxisClass, int], index: Affine, threads: int
-) -> tuple[_Put, int, list[AnyGuard]]:
-    """How threads of a block, by their `index`, share what it reads: along the classes of a piece first; elements that
-    one reads at once, and the guards that they are aligned."""
+) -> _Put:
+    """How threads of a block, by their `index`, share what it reads: along the classes of a piece first."""
     inner = side[0]
     width = situation.width(inner.extent, flat=False)
     while held[inner] % width:
@@ -186,10 +190,11 @@ def _read(
     v = slot("v", width)
     rest, left, is_ragged = index, threads, False
     beside = sorted((a for a in held if a not in side), key=lambda a: -held[a])
-    for k, axis in enumerate((*side, *beside)):
+    order = (*side, *beside)
+    for k, axis in enumerate(order):
         step = width if k == 0 else 1
         count = held[axis] // step
-        is_last = left // count < 2 or axis is (*side, *beside)[-1]
+        is_last = left // count < 2 or axis is order[-1]
         lanes = min(left, count)
         steps = -(-count // lanes)
         p = slot(f"p{k}", steps)
@@ -200,9 +205,8 @@ def _read(
         digits.append(p)
         rest, left, is_ragged = rest // lanes, left // lanes, is_ragged or left % lanes > 0
         if is_last:
-            for j, other in enumerate((*side, *beside)[k + 1 :], k + 1):
+            for j, other in enumerate(order[k + 1 :], k + 1):
                 digits.append(slot(f"p{j}", held[other]))
                 places[other] = mixed((digits[-1], 1))
             break
-    guards = list(situation.divisible(inner.extent, width))
-    return _Put(places, (*digits, v)), width, guards
+    return _Put(places, (*digits, v), width)

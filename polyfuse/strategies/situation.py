@@ -305,8 +305,12 @@ class Situation:
     def long_itemsizes(self) -> tuple[int, ...]:
         """Bytes of the elements of every array that the group reads or writes, but for those that others are much
         longer than."""
-        values = self._long(self.group.loads | self.group.roots)
-        return tuple(d.itemsize for v in values for d in self.scop.statements[v].dtypes)
+        return tuple(d.itemsize for v in sorted(self.long_values) for d in self.scop.statements[v].dtypes)
+
+    @cached_property
+    def long_values(self) -> frozenset[int]:
+        """These arrays."""
+        return frozenset(self._long(self.group.loads | self.group.roots))
 
     def _long(self, values: Iterable[int], parts: int = 2) -> list[int]:
         """Of `values`, those that have one of so many `parts` of the elements of the longest or more."""

@@ -7,11 +7,9 @@ from math import prod
 
 import numpy as np
 
+from polyfuse import sets
 from polyfuse.legality.relations import Proof
 from polyfuse.schedule import Placed
-
-MOST = 1 << 16
-"""Executions of a move in a block that are gone through."""
 
 
 def are_apart(proof: Proof, put: Placed) -> bool | None:
@@ -34,15 +32,15 @@ def _cells(proof: Proof, move: Placed) -> np.ndarray | None:
     local, known = proof.local(move), proof.digits_of(move)
     chosen = [d for d in proof.schedule.digits if d.name in known and d.kind in ("thread", "slot")]
     names = frozenset().union(*[entry.names() for entry in local])
-    if proof.loops(move) or not names <= {f"${d.name}" for d in chosen} or prod([d.count for d in chosen]) > MOST:
-        return None
     counts = [d.count for d in chosen]
+    if proof.loops(move) or not names <= {f"${d.name}" for d in chosen} or prod(counts) > sets.POINTS:
+        return None
     grid = np.indices(counts).reshape(len(counts), prod(counts))
     values = {f"${d.name}": axis for d, axis in zip(chosen, grid, strict=True)}
     none = np.zeros(prod(counts), np.int64)
     cells, inside = none, none == 0
     for entry, extent in zip(local, proof.boxes[move.value].extents, strict=True):
-        at = none + entry.evaluate(values)  # type: ignore[arg-type]
+        at = none + entry.on_arrays(values)
         cells = cells * extent + at
         inside &= (at >= 0) & (at < extent)
     return np.where(inside, cells, -1)
