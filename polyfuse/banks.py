@@ -51,7 +51,17 @@ def at_lanes(index: Affine, digits: Iterable[Digit], threads: int) -> np.ndarray
     return found
 
 
-def lane_turns(positions: np.ndarray, itemsize: int) -> float:
-    """Turns that a warp takes on average for single elements at these positions, one per lane."""
-    warps = [positions[k : k + WARP] * itemsize // WORD for k in range(0, len(positions), WARP)]
-    return sum([fullest(set(words.tolist())) for words in warps]) / len(warps)
+def lane_turns(positions: np.ndarray, itemsize: int, width: int = 1) -> np.ndarray:
+    """Turns that a warp takes on average for `width` elements at these positions, one per lane; or for several rows of
+    positions, of which each is looked at by itself."""
+    lanes = positions.shape[-1]
+    rows, warps = positions.reshape(-1, lanes), -(-lanes // WARP)
+    taken = [(rows * itemsize + byte) // WORD for byte in range(0, width * itemsize, min(WORD, width * itemsize))]
+    words = np.stack(taken, axis=-1)
+    words = words - words.min(initial=0) // BANKS * BANKS
+    reach = int(words.max(initial=0)) + 1
+    warp = np.arange(len(rows))[:, None] * warps + np.arange(lanes) // WARP
+    met = np.unique(warp[..., None] * reach + words)
+    counts = np.bincount(met // reach * BANKS + met % reach % BANKS, minlength=len(rows) * warps * BANKS)
+    found: np.ndarray = counts.reshape(*positions.shape[:-1], warps, BANKS).max(axis=-1).mean(axis=-1)
+    return found

@@ -203,6 +203,7 @@ class SharedBox:
     loop digits and sizes) and a constant extent.  `pitch`: elements between neighbours, after padding.  `spans`: its
     rows are of a few elements, and one access takes several of them, see `polyfuse.spans`.  `copied`: it is filled by
     asynchronous copies of aligned vectors of so many elements, as they lie in memory; 0: threads put what they loaded.
+    `packed`: its elements are less than a word, as they are in memory, and one access takes those of a word or more.
     """
 
     value: int
@@ -212,6 +213,7 @@ class SharedBox:
     pitch: tuple[int, ...]
     spans: bool = False
     copied: int = 0
+    packed: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -220,7 +222,7 @@ class SharedBox:
 
     def cells(self, dtype: DType) -> DType:
         """What its cells hold of a value of `dtype`."""
-        return dtype if self.copied else dtype.compute
+        return dtype if self.copied or self.packed else dtype.compute
 
 
 @dataclass(frozen=True, slots=True)

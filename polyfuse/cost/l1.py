@@ -38,8 +38,10 @@ pair of neighbours that are made of the same two vectors."""
 HELD_ACROSS = 1.65
 """The same beside each element of such a vector in rows that a block has whole, where it is known which vectors end: by
 ptxas a vector of eight halves is two loads, four shifts and eight instructions that widen."""
-WRAPPED, DIVIDED = 4, 20
-"""Instructions beside an element of a row that a flat walk goes through, and beside each vector of them."""
+WRAPPED, DIVIDED = 8, 20
+"""Instructions beside an element of a row that a flat walk goes through, and beside each vector of them.  By ptxas 54 in
+all for each of sixteen elements of a walk along three dimensions.  On an H200, 468 x 1454 x 58 x 3 bfloat16, the first
+two axes and the last two turned: 184 us flat in vectors of four, 161 in vectors of eight, 120 in rows of threads."""
 WALKED = {1: 4.0, 2: 1.4}
 """Times the passes that a load takes of a flat walk which goes along several dimensions by themselves, by the bytes of
 an element: 16384 x 8190 float16, three neighbours of each, take an H100 225 us, where 194 were predicted without;
@@ -53,6 +55,11 @@ WORD, NARROW = 4, 2.0
 """Bytes below which an access of a lane to what lies beyond the cache takes it so many times as long: what a warp
 touches begins anywhere in a sector and ends anywhere in another one.  On an H200, rows of 8191 bfloat16 scaled, cropped
 or shifted: 188 to 197 us, of which 153 are their bytes; of bytes 118 to 132, where 77 are."""
+PUT = 1.5
+"""The same again where such loads fill a tile, for which all of a block wait.  On an H200, of bfloat16, in tiles of 128 x
+64 whose threads load single elements, and copied: the last axis of 2 x 80 x 914 x 839 in front 155 and 140 us (134 and
+130 without), 1056 x 94657 turned 114 and 108 (106 and 105), 32 x 7 x 785 x 553 reversed 123 and 128 (103 and 107)
+(benchmarks/results/packed_tiles_h200.json)."""
 CHOSEN = 10
 """Instructions beside each such element in a loop that is chosen by where it lies: the masks of parts of columns differ
 from block to block, so that no trip goes without.  By ptxas 12 in all of parts of 1000003 x 131 bytes, which take an
@@ -87,7 +94,8 @@ def l1_accesses(scop: Scop, schedule: KernelSchedule, target: Target, sizes: Siz
                     continue  # another load reads all of them
                 same.add(wide.numbers)
             if alike not in known:
-                box = next((b for b in schedule.shared if b.value == value and (b.spans or b.copied)), None)
+                held = [b for b in schedule.shared if b.value == value]
+                box = next((b for b in held if b.spans or b.copied or b.packed), None)
                 if box is not None and box.copied and move.role == "put":
                     known[alike] = 0.0, 0.0
                 elif move.name in copied:
@@ -198,8 +206,11 @@ def _in_box(
     if wide is not None:
         alone = prod([d.count for d in slots])
         accesses = accesses * len(wide.numbers) // alone
-    issued = float(accesses * ceil(schedule.threads / target.warp))
-    return issued * turns(tuple(steps), (wide.width if wide else 1) * itemsize), issued
+    issued, width = float(accesses * ceil(schedule.threads / target.warp)), wide.width if wide else 1
+    if box.packed:
+        at = at_lanes(position, schedule.digits, schedule.block_threads)
+        return issued * float(lane_turns(at, itemsize, width)), issued
+    return issued * turns(tuple(steps), width * itemsize), issued
 
 
 def _cell(move: Placed, box: SharedBox) -> Affine:
@@ -219,7 +230,7 @@ def _turns(scop: Scop, schedule: KernelSchedule, move: Placed) -> float:
         return 0.0
     box = next(b for b in schedule.shared if b.value == move.value)
     at = at_lanes(_cell(move, box), schedule.digits, schedule.block_threads)
-    return lane_turns(at, box.cells(scop.dtype(move.value, move.component)).itemsize)
+    return float(lane_turns(at, box.cells(scop.dtype(move.value, move.component)).itemsize))
 
 
 def _divides(entry: Affine, lanes: Collection[str]) -> bool:
@@ -278,7 +289,7 @@ def _lines(
     beside = min([step for step, _ in steps], default=0) <= itemsize  # else lanes touch as many sectors as they take
     narrow = beside and vector * itemsize < WORD
     if narrow and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
-        per_warp *= NARROW
+        per_warp *= NARROW * (PUT if any(p.role == "put" and move.name in p.providers for p in schedule.placed) else 1)
     issued = accesses * inside(scop, move, sizes)
     further = 0.0
     if across:

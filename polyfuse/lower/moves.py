@@ -174,7 +174,7 @@ def box_access(
 ) -> tuple[int, tuple[Affine, ...]]:
     """Elements of shared memory that are one span, and the conditions of the access."""
     itemsize = box.cells(env.scop.dtype(box.value)).itemsize
-    if not box.spans or itemsize >= VECTOR_BYTES:
+    if not (box.spans or box.packed) or itemsize >= VECTOR_BYTES:
         return 1, where
     address = address_in_box(local, env.slots, box.pitch)
     return span_access(address, env.slots, where, env.context, itemsize, whole=whole)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, FloorDiv
 from polyfuse.lower.context import Context
 from polyfuse.lower.vectors import divides, hoist_from_vector
 from polyfuse.schedule import Digit, PlaceEntry
@@ -34,7 +34,7 @@ class Address:
         """Whether spans begin at multiples of `width`, at each step of each digit, and end inside the array, as those
         do that have no gaps.  That some guard leaves a digit a single value is not for the kernel to know."""
         ends = taken.whole and not self.reaches
-        stepping = [f for a, f in self.start.terms if isinstance(a, str) and context.varies(a)]
+        stepping = [f for a, f in self.start.terms if not isinstance(a, str) or context.varies(a)]
         begins = not any(f % width for f in stepping)
         begins = begins and divides(width, self.start - self.start.constant % width, context)
         return begins and (ends or divides(width, self.unit, context))
@@ -102,9 +102,10 @@ def address_in_array(index: Sequence[PlaceEntry], slots: Sequence[Digit], extent
 
 def address_in_box(index: Sequence[Affine], slots: Sequence[Digit], pitch: Sequence[int]) -> Address | None:
     """The same in shared memory, with the elements between neighbours; spans with gaps may reach beyond its end."""
-    if not all(isinstance(atom, str) for entry in index for atom, _ in entry.terms):
-        return None
     start = sum([entry * step for entry, step in zip(index, pitch, strict=True)], start=Affine.of(0))
     used = [s for s in slots if f"${s.name}" in start.names()]
+    divided = {name for atom, _ in start.terms if isinstance(atom, FloorDiv) for name in atom.numerator.names()}
+    if any(f"${s.name}" in divided for s in used):
+        return None
     steps = tuple([Step(s.name, s.count, start.coefficient(f"${s.name}")) for s in used])
     return Address(start.substitute({f"${s.name}": 0 for s in used}), steps, Affine.of(1), reaches=False)

@@ -37,12 +37,7 @@ from polyfuse.places.boxes import (
     Unbounded,
     deal_along,
     enclosing_box,
-    narrow_pitch,
-    odd_pitch,
     only_slots,
-    padded_pitch,
-    plain_pitch,
-    short_rows_pitch,
     without_floors,
 )
 from polyfuse.places.cells import is_waited_for_longer, waiting_in_cells
@@ -50,6 +45,7 @@ from polyfuse.places.copied import copied_box, copied_pitch
 from polyfuse.places.grid import dealt, dealt_over, finished_in, is_share_slot
 from polyfuse.places.order import in_step, order_tree, with_barriers
 from polyfuse.places.passes import Path, passes_of
+from polyfuse.places.pitches import narrow_pitch, odd_pitch, padded_pitch, plain_pitch, short_rows_pitch
 from polyfuse.places.proposal import Group, Proposal, Staging
 from polyfuse.places.refused import Refused as Refused
 from polyfuse.places.threads import refine_threads
@@ -418,21 +414,23 @@ class _Builder:
             self._provide(same, get)
         whole = bool(staging.at) and vector > 1  # accesses of several elements of one row
         short, dtype = staging.rows > 0, self.scop.dtype(value)
-        itemsize = dtype.compute.itemsize
+        packed = staging.packed and value in self.group.loads and dtype.itemsize < WORD and copies is None
+        itemsize = (dtype if packed else dtype.compute).itemsize
         if copies is not None:
             pitch = copied_pitch(copies, strides, vector, dtype.itemsize, places, self.digits)
         elif short:
             pitch = short_rows_pitch(box, itemsize, spread, self.digits)
         elif whole:
             pitch = plain_pitch(box)
-        elif staging.padded:
-            pitch = padded_pitch(box, itemsize, [put_place, *places], self.digits, self.threads)
+        elif staging.padded or packed:
+            pitch = padded_pitch(box, itemsize, [put_place, *places], self.digits, self.threads, packed=packed)
         elif itemsize < WORD:
             pitch = narrow_pitch(box, itemsize, [put_place, *places], self.digits)
         else:
             pitch = odd_pitch(box, [put_place, *places], self.digits)
         width = vector if strides else 0
-        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans=short or whole, copied=width))
+        spans = short or whole
+        self.boxes.append(SharedBox(value, name, box.origin, box.extents, pitch, spans, copied=width, packed=packed))
         return [*spared, _Need(put_place, path, staged[0].component, put, 0)]
 
     # ---------------------------------------------------------------- windows of registers

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from polyfuse.affine import Affine
-from polyfuse.places.boxes import MOST_PADDING, Box, deal_rows, lanes_along, span, turns_at
+from polyfuse.places.boxes import Box, deal_rows, lanes_along, span
+from polyfuse.places.pitches import MOST_PADDING, turns_at
 from polyfuse.schedule import Digit
 
 

@@ -47,7 +47,8 @@ class Staging:
     lie apart as those in memory do.  `at`: where the value is put, per dimension, if not as the box is dealt to the
     threads of a block: by the threads that make it.  `along`: the dimension along which lanes that put lie side by
     side, as what they make the value of lies in memory; -1: the last one.  `padded`: padding is tried until lanes that
-    put and get single elements take the fewest turns.
+    put and get take the fewest turns.  `packed`: what is loaded waits as it lies in memory, where elements are less
+    than a word.
     """
 
     loops: tuple[str, ...] = ()
@@ -60,6 +61,7 @@ class Staging:
     at: tuple[Affine, ...] = ()
     along: int = -1
     padded: bool = False
+    packed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

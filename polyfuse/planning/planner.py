@@ -143,7 +143,7 @@ def _as_traced(plan: Plan, traced: Program) -> Plan:
     return replace(plan, sites=sites, steps=tuple(map(step, plan.steps)))
 
 
-SIZE_CLASSES = (64, 256, 1024, 4096, 16384, 65536, 262144)
+SIZE_CLASSES = (8, 64, 256, 1024, 4096, 16384, 65536, 262144)
 """Bounds between which one plan serves all sizes: prices, not legality, change from class to class."""
 
 

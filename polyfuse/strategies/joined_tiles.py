@@ -144,7 +144,7 @@ def _proposal(
     staging = {}
     for value, order in crossing.items():
         at = [first[axis] + put.places.get(axis, ZERO) for axis in order]
-        staging[value] = Staging(at=tuple(at), padded=True)
+        staging[value] = Staging(at=tuple(at), padded=True, packed=True)
     return Proposal(
         "joined_tiles",
         (

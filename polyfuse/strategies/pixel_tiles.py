@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from polyfuse.affine import Affine
 from polyfuse.banks import WARP, WORD
-from polyfuse.places.boxes import whole_words
+from polyfuse.places.pitches import whole_words
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.scop import Read
 from polyfuse.spans import MOST_SLOTS

@@ -20,7 +20,7 @@ from polyfuse.schedule import Digit
 from polyfuse.scop import Statement
 from polyfuse.strategies.block_order import names_of_blocks
 from polyfuse.strategies.classes import AxisClass
-from polyfuse.strategies.frames import SECTOR, WORD, sectors, written_sectors
+from polyfuse.strategies.frames import HALF, SECTOR, WORD, sectors, written_sectors
 from polyfuse.strategies.pointwise import LINE, anchors, kept_digits
 from polyfuse.strategies.reads import along
 from polyfuse.strategies.situation import Situation, block, mixed, power_above, power_below, slot, thread
@@ -44,8 +44,8 @@ of 300 x 511 x 701 208 and 228.  Not of bfloat16: 100 and 103, 89 and 91, 179 an
 MOST_WHOLE, FEW_LANES, FEW_VECTORS = 192, 16, 8
 """Elements of a class up to which one tile has all of them; lanes or rows of threads that share them, or lanes of
 vectors.  On an H100, the last two axes of 41893 x 31 x 77 bfloat16 193 us in tiles of 80 x 32, 262 in 96 x 64."""
-FEW_THREADS, OF_A_THREAD = 128, 8
-"""Threads of a block with such a tile at least, and elements of each: more blocks wait beside each other."""
+FEW_THREADS, OF_A_THREAD = 128, 32
+"""Threads of a block with such a tile at least, and bytes of each: more blocks wait beside each other."""
 TRANSPOSING = 512
 """Threads of a block that transposes.  On an H200, beside blocks of 256: 253 us against 270 for 300 x 511 x 700 times a
 vector, 190 against 190 to 212 for x + y.T of 8192 x 8192."""
@@ -218,23 +218,29 @@ def _transposed(
     put into it are `values`; `results`: that these are, see `_results`."""
     tile, columns, width, row = shape.tile, shape.columns, shape.width, shape.row
     count = situation.size(row.extent) // width if row is not None else 1
-    needed = tile * columns // OF_A_THREAD if row is None else tile * columns * count // VECTORS
+    size = max(situation.long_itemsizes, default=WORD)
+    needed = tile * columns * min(size, WORD) // OF_A_THREAD if row is None else tile * columns * count // VECTORS
     threads = power_below(situation.tiles.get("threads", min(TRANSPOSING, max(FEW_THREADS, needed))))
     near = power_above(count)
     step = 1 if row is not None else width
     side_by_side = columns // step  # no cache puts together what stores leave between them
     lanes = min(threads, side_by_side & -side_by_side)
+    words, chosen = (1, ()) if results else _of_a_word(situation, inner, values, shape)
+    words = min(words, tile & -tile)
     most = max(_lanes_of_a_row(situation, width, values), min(FEW_THREADS, threads) // (tile & -tile))
     lanes = min(lanes, most) if shape.framed or most < situation.target.warp else lanes
-    rows = min(tile & -tile, max(1, threads // (lanes * near)))
+    rows = min((tile & -tile) // words, max(1, threads // (lanes * near)))
     tn, tx, ty = thread("tn", 1, near), thread("tx", near, lanes), thread("ty", near * lanes, rows)
-    q, u, v = slot("q", tile // rows), slot("u", columns // (lanes * step)), slot("v", width)
+    along = columns // (lanes * step)
+    apart = min(along & -along, power_below(max(1, threads // (near * lanes * rows)))) if words > 1 else 1
+    tz, u = thread("tz", near * lanes * rows, apart), slot("u", along // apart)
+    q, w, v = slot("q", tile // (rows * words)), slot("qs", words), slot("v", width)
     digits: list[Digit] = []
     held = {outer.number: tile, inner.number: columns} | ({row.number: count * width} if row is not None else {})
     others = [axis for axis in reversed(axes) if axis not in (inner, outer, row)]
     name = names_of_blocks(situation, {axis: held.get(axis.number, 1) for axis in (inner, outer, *others)})
     b1 = block(name[outer], outer.extent.ceildiv(tile))
-    splits = {outer.number: mixed((b1, tile), (q, ty.count), (ty, 1))}
+    splits = {outer.number: mixed((b1, tile), (q, ty.count * words), (ty, words), (w, 1))}
     for axis in others:
         digits.append(block(name[axis], axis.extent))
         splits[axis.number] = mixed((digits[-1], 1))
@@ -244,35 +250,38 @@ def _transposed(
         if frame is None:
             return None
     b0 = block(name[inner], (frame.padded(inner.extent) if frame else inner.extent).ceildiv(columns))
-    place = mixed((b0, columns), (u, lanes * step), (tx, step))
+    place = mixed((b0, columns), (u, apart * lanes * step), (tz, lanes * step), (tx, step))
     if row is not None:
         splits[row.number] = mixed((tn, width), (v, 1))
     else:
         place = place + mixed((v, 1))
     splits[inner.number] = place - frame.shift if frame else place
-    staged = situation.widest if shape.framed or row is not None else width
+    narrow = width == 1 and size < WORD
+    staged = situation.widest if shape.framed or row is not None or narrow else width
     while staged > 1 and situation.size(outer.extent) % staged:
         staged //= 2
     guards = frame.guards if frame else situation.divisible((row or inner).extent, width)
     guards = (*guards, *_at_most(row.extent, near * width)) if row is not None else guards
+    guards = (*guards, *chosen)
     within = tn if near > 1 else tx if row is None and lanes > 1 else v
     return Proposal(
         "tiles",
         (
-            *(("threads", near * lanes * rows), ("tile", tile)),
+            *(("threads", near * lanes * rows * apart), ("tile", tile)),
             *([("columns", columns)] if columns != tile or shape.framed else []),
             *([("rows", count * width)] if row is not None else []),
             ("vector", width),
             *([("frames", frame.width)] if frame else []),
         ),
-        kept_digits([b0, b1, *digits, tn, tx, ty, q, u, v], keep_threads=True),
+        kept_digits([b0, b1, *digits, tn, tx, ty, tz, q, w, u, v], keep_threads=True),
         anchors(situation, splits),
         staging={
             value: Staging(
+                packed=True,
                 unless="" if results else within.name,
                 vector=staged,
                 apart=situation.group.body - {value} if results else frozenset(),
-                lanes=_lanes_of_a_row(situation, staged, [value]),
+                lanes=_lanes_that_put(situation, staged, value),
                 along=results.get(value, -1),
                 padded=row is not None,
             )
@@ -280,6 +289,25 @@ def _transposed(
         },
         guards=(*guards, *situation.divisible(outer.extent, staged)) if staged > 1 else guards,
     )
+
+
+def _of_a_word(
+    situation: Situation, inner: AxisClass, values: Sequence[int], shape: _Shape
+) -> tuple[int, tuple[AnyGuard, ...]]:
+    """Neighbours along what is read in rows that a thread gets at once, and of what sizes; 1 where what it writes of
+    each begins elsewhere in its row, or where rows of whole vectors end inside of sectors.  On an H200, of bytes, in
+    words and one by one: 10016 x 19984 turned 109 and 119 us, the last axis of 223 x 86 x 134 x 78 in front of the
+    second 166 and 209, 1574016 x 3 x 48 reversed 131 and 172; but 6536 x 30640 155 and 125, 467800 x 428 163 and 151
+    (benchmarks/results/packed_tiles_h200.json)."""
+    size = min(situation.scop.dtype(value).itemsize for value in values)
+    if shape.framed:
+        return 1, ()
+    if size >= HALF or shape.row is not None or shape.width < situation.widest:
+        return max(1, WORD // size), ()
+    of_sector = SECTOR // max(situation.long_itemsizes)
+    torn = situation.size(inner.extent) % of_sector > 0
+    other = () if inner.extent.is_constant else (Guard(inner.extent, of_sector, negated=torn, advisory=True),)
+    return 1 if torn else WORD // size, other
 
 
 def _at_most(extent: Affine, count: int) -> tuple[AnyGuard, ...]:
@@ -299,6 +327,14 @@ def _lanes_of_a_row(situation: Situation, width: int, values: Sequence[int]) -> 
     warp = situation.target.warp
     words = min(situation.scop.dtype(value).compute.itemsize for value in values) >= WORD
     return max(1, warp // width) if width > FAR and words else warp
+
+
+def _lanes_that_put(situation: Situation, width: int, value: int) -> int:
+    """The same of lanes that put vectors of a loaded value, of less than words as words."""
+    itemsize = situation.scop.dtype(value).itemsize
+    if value not in situation.group.loads or itemsize >= WORD:
+        return _lanes_of_a_row(situation, width, [value])
+    return max(1, situation.target.warp * WORD // max(WORD, width * itemsize))
 
 
 def _framed_columns(situation: Situation, inner: AxisClass) -> int:

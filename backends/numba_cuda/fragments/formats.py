@@ -71,13 +71,13 @@ def widen(b: Builder, access: Access, words: list[Value]) -> list[Value]:
 
 
 _CAME_FROM: WeakKeyDictionary[Value, tuple[Value, int, DType]] = WeakKeyDictionary()
-"""Of 16-bit floats that were loaded in pairs, the word, which half of it they are, and of what format."""
+"""Of 16-bit floats that were loaded, the word, which half of it they are, and of what format."""
 
 
 def _element(b: Builder, dtype: DType, word: Value, position: int) -> Value:
     """Element `position` of a word."""
     found = _converted(b, dtype, word, position)
-    if dtype in (float16, bfloat16) and word.type == I32:
+    if dtype in (float16, bfloat16):
         _CAME_FROM[found] = word, position, dtype
     return found
 
@@ -108,11 +108,14 @@ def _word(b: Builder, access: Access, slots: list[Value]) -> Value:
     """One word of `slots`, the first in the low bits."""
     if access.dtype in (float16, bfloat16):
         kind = "bf16" if access.dtype == bfloat16 else "f16"
+        loaded = [_CAME_FROM.get(slot) for slot in slots]
+        halves = [(word, half) for word, half, dtype in filter(None, loaded) if dtype == access.dtype]
+        if len(halves) == len(slots):
+            return _of_halves(b, halves)  # nothing to round
+        if all(isinstance(slot, ir.Constant) and str(slot.constant) == "0.0" for slot in slots):
+            return ir.Constant(access.word, 0)
         if len(slots) == 2:
             low, high = slots
-            (one, first, before), (other, second, _) = (_CAME_FROM.get(s, (s, 0, None)) for s in slots)
-            if one is other and (first, second) == (0, 1) and before == access.dtype:
-                return one  # as it was loaded: nothing to round
             return assembly(b, f"cvt.rn.{kind}x2.f32 $0, $1, $2;", "=r,f,f", I32, [high, low], effect=False)
         return assembly(b, f"cvt.rn.{kind}.f32 $0, $1;", "=h,f", I16, slots, effect=False)
     parts = [b.zext(slot, I8) if slot.type == I1 else slot for slot in slots]
@@ -123,3 +126,17 @@ def _word(b: Builder, access: Access, slots: list[Value]) -> Value:
             wide = b.shl(wide, ir.Constant(access.word, position * part.type.width))
         result = wide if result is None else b.or_(result, wide)
     return result
+
+
+def _of_halves(b: Builder, halves: list[tuple[Value, int]]) -> Value:
+    """One or two halves of words, side by side as they are: NaNs keep their bits."""
+    if len(halves) == 1:
+        ((word, half),) = halves
+        return word if word.type == I16 else b.trunc(b.lshr(word, ir.Constant(I32, 16 * half)), I16)
+    (one, first), (other, second) = halves
+    if one is other and (first, second) == (0, 1):
+        return one
+    wide = [word if word.type == I32 else b.zext(word, I32) for word in (one, other)]
+    low = b.lshr(wide[0], ir.Constant(I32, 16)) if first else b.and_(wide[0], ir.Constant(I32, 0xFFFF))
+    high = b.and_(wide[1], ir.Constant(I32, -65536)) if second else b.shl(wide[1], ir.Constant(I32, 16))
+    return b.or_(low, high)
