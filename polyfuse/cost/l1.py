@@ -38,10 +38,11 @@ pair of neighbours that are made of the same two vectors."""
 HELD_ACROSS = 1.65
 """The same beside each element of such a vector in rows that a block has whole, where it is known which vectors end: by
 ptxas a vector of eight halves is two loads, four shifts and eight instructions that widen."""
-WRAPPED, DIVIDED = 8, 20
-"""Instructions beside an element of a row that a flat walk goes through, and beside each vector of them.  By ptxas 54 in
-all for each of sixteen elements of a walk along three dimensions.  On an H200, 468 x 1454 x 58 x 3 bfloat16, the first
-two axes and the last two turned: 184 us flat in vectors of four, 161 in vectors of eight, 120 in rows of threads."""
+WRAPPED, DIVIDED = 11, 20
+"""Instructions beside an element of a row that a flat walk goes through, and beside each vector of them: in PTX 54 in
+all for each of sixteen elements, in vectors of four, of a walk along three dimensions.  On an H200, 468 x 1454 x 58 x 3
+bfloat16, the first two axes and the last two turned: 184 us flat in vectors of four, 161 in vectors of eight, 120 in
+rows of threads."""
 WALKED = {1: 4.0, 2: 1.4}
 """Times the passes that a load takes of a flat walk which goes along several dimensions by themselves, by the bytes of
 an element: 16384 x 8190 float16, three neighbours of each, take an H100 225 us, where 194 were predicted without;
@@ -56,9 +57,9 @@ WORD, NARROW = 4, 2.0
 touches begins anywhere in a sector and ends anywhere in another one.  On an H200, rows of 8191 bfloat16 scaled, cropped
 or shifted: 188 to 197 us, of which 153 are their bytes; of bytes 118 to 132, where 77 are."""
 PUT = 1.5
-"""The same again where such loads fill a tile, for which all of a block wait.  On an H200, of bfloat16, in tiles of 128 x
-64 whose threads load single elements, and copied: the last axis of 2 x 80 x 914 x 839 in front 155 and 140 us (134 and
-130 without), 1056 x 94657 turned 114 and 108 (106 and 105), 32 x 7 x 785 x 553 reversed 123 and 128 (103 and 107)
+"""The same again where such loads fill a tile, for which all of a block wait.  On an H200, of bfloat16, in tiles of 128
+x 64 whose threads load single elements, and copied: the last axis of 2 x 80 x 914 x 839 in front 155 and 140 us (134
+and 130 without), 1056 x 94657 turned 114 and 108 (106 and 105), 32 x 7 x 785 x 553 reversed 123 and 128 (103 and 107)
 (benchmarks/results/packed_tiles_h200.json)."""
 CHOSEN = 10
 """Instructions beside each such element in a loop that is chosen by where it lies: the masks of parts of columns differ
@@ -289,7 +290,8 @@ def _lines(
     beside = min([step for step, _ in steps], default=0) <= itemsize  # else lanes touch as many sectors as they take
     narrow = beside and vector * itemsize < WORD
     if narrow and each * target.warp <= 2 * sizes.volume(scop.shape(move.value)):
-        per_warp *= NARROW * (PUT if any(p.role == "put" and move.name in p.providers for p in schedule.placed) else 1)
+        is_put = any(p.role == "put" and move.name in p.providers for p in schedule.placed)
+        per_warp *= NARROW * PUT if is_put else NARROW
     issued = accesses * inside(scop, move, sizes)
     further = 0.0
     if across:
