@@ -58,8 +58,8 @@ touches begins anywhere in a sector and ends anywhere in another one.  On an H20
 or shifted: 188 to 197 us, of which 153 are their bytes; of bytes 118 to 132, where 77 are."""
 PUT = 1.5
 """The same again where such loads fill a tile, for which all of a block wait.  On an H200, of bfloat16, in tiles of 128
-x 64 whose threads load single elements, and copied: the last axis of 2 x 80 x 914 x 839 in front 155 and 140 us (134
-and 130 without), 1056 x 94657 turned 114 and 108 (106 and 105), 32 x 7 x 785 x 553 reversed 123 and 128 (103 and 107)
+x 64 whose threads load single elements, and copied: the last axis of 2 x 80 x 914 x 839 in front 147 and 139 us (131
+and 133 without), 1056 x 94657 turned 114 and 109 (108 and 108), 32 x 7 x 785 x 553 reversed 124 and 128 (106 and 110)
 (benchmarks/results/packed_tiles_h200.json)."""
 CHOSEN = 10
 """Instructions beside each such element in a loop that is chosen by where it lies: the masks of parts of columns differ

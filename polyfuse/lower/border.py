@@ -53,7 +53,8 @@ def interiors(
     decided: Set[Affine] = frozenset(),
 ) -> list[Interior]:
     """The interiors of a kernel, in each of which every mask of `ops` is as in one of the blocks that stand for many:
-    that of the middle one first.  `decided`: masks that loops ask for where they are open (`polyfuse.lower.middle`).
+    that of the middle one first, but behind those that lie in it.  `decided`: masks that loops ask for where they are
+    open (`polyfuse.lower.middle`).
 
     None where the middle block decides nothing that the context leaves open.
     """
@@ -73,7 +74,9 @@ def interiors(
         never = [c for c in conditions if _is_never(c, block, schedule)] if on_cpu else []
         found[frozenset(inside)] = Interior(needed, frozenset(never))
     most = MOST if not on_cpu else MANY_PIECES if len(found) > PIECES else 1
-    return list(found.values())[:most]
+    kept = list(found.items())[:most]
+    kept.sort(key=lambda item: -len(item[0]))  # what is more particular is asked for first: else nothing gets there
+    return [interior for _, interior in kept]
 
 
 MANY = 32

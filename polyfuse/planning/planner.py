@@ -6,9 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 
 from polyfuse import expr
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, names_of
 from polyfuse.bindings import AnyGuard, Guard, Layout
 from polyfuse.cost.counts import of_function
 from polyfuse.cost.prices import price
@@ -143,17 +144,26 @@ def _as_traced(plan: Plan, traced: Program) -> Plan:
     return replace(plan, sites=sites, steps=tuple(map(step, plan.steps)))
 
 
-SIZE_CLASSES = (8, 64, 256, 1024, 4096, 16384, 65536, 262144)
+SIZE_CLASSES = (64, 256, 1024, 4096, 16384, 65536, 262144)
 """Bounds between which one plan serves all sizes: prices, not legality, change from class to class."""
+
+SHORT, LARGE = 8, 1 << 18
+"""One more such bound, of sizes of rows in arrays of so many elements: rows of a few have strategies of their own.  On
+an H200, 56 x 935856 float32 turned: 104 us, 175 by the plan for 3 x 15935399 (`short` of
+benchmarks/results/permutations_h200.json)."""
 
 
 def size_classes(program: Program, hints: Mapping[str, int]) -> tuple[Guard, ...]:
     """Guards that keep every size symbol in the class of its hint."""
     found: list[Guard] = []
+    arrays = [array.shape for array in (*program.arguments, *program.outputs) if array.shape]
+    volumes = [prod([extent.evaluate(hints) for extent in shape]) for shape in arrays]
+    rows = names_of(shape[-1] for shape, volume in zip(arrays, volumes, strict=True) if volume >= LARGE)
     for name in program.symbols:
         symbol, hint = Affine.symbol(name), hints[name]
-        below = [bound for bound in SIZE_CLASSES if hint > bound]
-        above = [bound for bound in SIZE_CLASSES if hint <= bound]
+        bounds = (SHORT, *SIZE_CLASSES) if name in rows else SIZE_CLASSES
+        below = [bound for bound in bounds if hint > bound]
+        above = [bound for bound in bounds if hint <= bound]
         found += [Guard(symbol - below[-1] - 1, advisory=True)] if below else []
         found += [Guard(Affine.of(above[0]) - symbol, advisory=True)] if above else []
     return tuple(found)

@@ -33,7 +33,9 @@ from polyfuse.strategies.whole import MOST_COLOURS
 
 THREADS = 128
 """Of a block.  On an H200, a quarter turn of 201 MB takes 114 us as bytes and 103 as float32, 120 and 110 with twice as
-many; as bfloat16, of which each is a word in shared memory, 139 and 111."""
+many; as bfloat16, of which each is a word in shared memory, 139 and 111.  Packed there as in memory, they take longer:
+3 x 4665 x 92 x 7 x 11 to 11 x 7 x 4665 x 3 x 92 197 us, 165 so (`pixels` of
+benchmarks/results/packed_tiles_h200.json)."""
 STORED = 8
 """Bytes of a row that a thread writes at once, of pixels that are a power of two; of others words.  On an H200, 268 MB
 of four bytes a pixel: 131 us in pairs, 135 to 137 in fours."""

@@ -107,6 +107,14 @@ def test_every_part_that_is_long_has_an_interior(function, specs: tuple[str, ...
         assert "load(" in text and "mask=" not in text and "where(" not in text
 
 
+def test_blocks_inside_of_short_rows_are_asked_for_before_those_at_their_ends() -> None:
+    """Of two blocks of a row the second one stands for the middle: the first has none of its masks."""
+    function = pf.jit(lambda x: np.ascontiguousarray(np.transpose(x, (3, 0, 2, 1))))
+    source = function.plan(pf.spec("bf16[N~906, M~426, K~59, 4]"), target="h200").source()
+    first, second, *_ = re.split(r"\n    (?:if|elif|else)\b", source)[1:]
+    assert "mask=" not in first and "mask=" in second
+
+
 @pytest.mark.parametrize("target", ["cpu", "h200"])
 @pytest.mark.parametrize("function", [halves, thirds, turned])
 def test_every_part_is_right(function, target: str) -> None:
