@@ -69,6 +69,12 @@ def copied_pitch(
     return min(tried, key=lambda pitch: sum([turns_at(p, pitch, itemsize, itemsize, digits) for p in places]))
 
 
+def least_pitch(row: int, strides: Sequence[int], vector: int) -> int:
+    """The same, at least, where a box has one of all but two dimensions, and pieces of `row` elements, wherever in a
+    vector these begin."""
+    return _pitch((*[1] * (len(strides) - 1), row + 2 * vector - 1), strides, vector, 0)[0]
+
+
 def _pitch(extents: Sequence[int], strides: Sequence[int], vector: int, padding: int) -> tuple[int, ...]:
     """`padding`: vectors that rows lie further apart than they have to."""
     pitch = [1]

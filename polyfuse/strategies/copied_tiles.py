@@ -13,14 +13,18 @@ front, bfloat16 104 and 82 (62), bytes 74 and 48 (31); 1000003 x 131 bytes 188 a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from polyfuse.affine import Affine
 from polyfuse.bindings import AnyGuard, Guard
+from polyfuse.places.copied import least_pitch
 from polyfuse.places.proposal import Proposal, Staging
 from polyfuse.schedule import Digit
 from polyfuse.strategies.block_order import names_of_blocks
 from polyfuse.strategies.classes import AxisClass
 from polyfuse.strategies.frames import SECTOR, WORD, written_sectors
 from polyfuse.strategies.pointwise import anchors, kept_digits
+from polyfuse.strategies.reads import lies_along
 from polyfuse.strategies.situation import Situation, block, loop, mixed, slot, thread
 
 THREADS = 512
@@ -28,8 +32,6 @@ ROWS = (512, 256, 128)
 """Bytes that are copied of a row of a tile, at most, that shared memory has room for.  On an H200, in 512 and 256:
 16381 x 8191 bfloat16 149 and 162 us.  Tiles are no longer than equal parts of a row need: 1000003 x 131 bytes 86 us in
 tiles of 144, 111 in 240; 500009 x 257 bfloat16 182 and 209."""
-PADDING = 48
-"""Bytes between rows of a tile, at most: what vectors begin with, and what keeps rows apart as in memory."""
 EACH = 3
 """Rows of results of a thread at once: those of all trips would take the registers of other blocks.  On an H200, 16381
 x 8191 bytes in 83 us so, 126 with all fifteen rows, 93 with five, 90 with one."""
@@ -52,7 +54,7 @@ def copied_tiles(
     written = max(d.itemsize for v in situation.group.roots for d in situation.scop.statements[v].dtypes)
     width = max(1, WORD // written)
     columns, rows = warp * width, THREADS // warp
-    tile = _tile(situation, outer, values, rows, columns + SECTOR // written - 1)
+    tile = _tile(situation, inner, outer, strides, rows, columns + SECTOR // written - 1)
     if tile is None:
         return None
     tx, ty, v = thread("tx", 1, warp), thread("ty", warp, rows), slot("v", width)
@@ -89,18 +91,43 @@ def copied_tiles(
     )
 
 
-def _tile(situation: Situation, outer: AxisClass, values: list[int], rows: int, held: int) -> int | None:
+def _tile(
+    situation: Situation,
+    inner: AxisClass,
+    outer: AxisClass,
+    strides: Mapping[int, tuple[int, ...]],
+    rows: int,
+    held: int,
+) -> int | None:
     """Rows of results: as many as the longest pieces bring, wherever in a vector they begin, of which `held` for each
-    of `values` fit in shared memory; None if none do."""
+    of some values fit in shared memory; None if none do.  `strides`: of these."""
     vector, most = situation.target.vector_bytes, situation.target.shared_per_block
-    itemsize = max([situation.scop.dtype(value).itemsize for value in values])
-    fitting = [row for row in ROWS if len(values) * held * (row + PADDING) <= most]
+    sizes = {value: situation.scop.dtype(value).itemsize for value in strides}
+    itemsize = max(sizes.values())
+
+    def taken(value: int, row: int) -> int:
+        size, within = sizes[value], strides[value][_dimension(situation, inner, value) :]
+        elements = row // itemsize
+        at_once = max(1, THREADS * vector // (elements * size))  # pieces that are copied together
+        return size * -(-held // at_once) * at_once * least_pitch(elements, within, vector // size)
+
+    fitting = [row for row in ROWS if sum([taken(value, row) for value in strides]) <= most]
     longest = ((fitting[0] - vector) // itemsize + 1) // (rows * EACH) * (rows * EACH) if fitting else 0
     if not longest:
         return None
     size = situation.size(outer.extent)
     part = -(-size // -(-size // longest))
     return -(-part // (rows * EACH)) * (rows * EACH)
+
+
+def _dimension(situation: Situation, axis: AxisClass, value: int) -> int:
+    """The dimension of an array along which a class lies; the first one where that is not plain."""
+    for statement in situation.group.statements():
+        for read in statement.reads:
+            if read.source == value:
+                order = lies_along(situation.classes.statement(statement), read)
+                return order.index(axis) if axis in order else 0
+    return 0
 
 
 def _strides(situation: Situation, value: int, vector: int) -> tuple[int, ...]:
