@@ -8,6 +8,7 @@ from math import prod
 
 from polyfuse import kernel as ir
 from polyfuse.affine import Affine, digit
+from polyfuse.cost.counts import element_operations
 from polyfuse.dtypes import bool_
 from polyfuse.lower.across_blocks import merge, partial, total
 from polyfuse.lower.ahead import in_ring, loaded_ahead
@@ -60,16 +61,21 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
 
 ONCE = 2000
 """Operations of a thread from which a body is written once, with all of its masks.  On an H200: similarity of 8000 x
-8000, 2645 operations, 690 us so, 729 as three bodies, which spill more and take ptxas and NVVM longer.  Of 400 to 1700
+8000, 3326 operations, 690 us so, 729 as three bodies, which spill more and take ptxas and NVVM longer.  Of 400 to 1700
 operations masks mostly cost more than that: a step of Cahn and Hilliard 602 and 314, Gray and Scott's 398 and 266
 (benchmarks/results/one_body_h200.json)."""
 
 
 def _is_large(env: Environment) -> bool:
     """Whether a thread computes so much that masks hardly count beside it."""
-    slots = {d.name: d.count for d in env.schedule.of_kind("slot")}
-    computed = [p.digits() & slots.keys() for p in env.schedule.placed if p.role == "compute"]
-    return env.schedule.threads > 1 and sum([prod([slots[name] for name in names]) for names in computed]) >= ONCE
+    if env.schedule.threads == 1:
+        return False
+    slots, found = {d.name: d.count for d in env.schedule.of_kind("slot")}, 0
+    for placed in env.schedule.placed:
+        statement = env.scop.statements[placed.value]
+        if placed.role == "compute" and isinstance(statement, Statement):
+            found += element_operations(statement) * prod([slots[name] for name in placed.digits() & slots.keys()])
+    return found >= ONCE
 
 
 def _split(
