@@ -32,6 +32,10 @@ ROWS = (512, 256, 128)
 """Bytes that are copied of a row of a tile, at most, that shared memory has room for.  On an H200, in 512 and 256:
 16381 x 8191 bfloat16 149 and 162 us.  Tiles are no longer than equal parts of a row need: 1000003 x 131 bytes 86 us in
 tiles of 144, 111 in 240; 500009 x 257 bfloat16 182 and 209."""
+MOST_PLACES = 1.5
+"""Times the elements of a row that is written, the places of its tiles at most.  On an H200, rows of 125 bytes in two
+tiles of 128: 27 x 125 x 39 x 2 x 725 to 725 x 27 x 2 x 39 x 125 380 us so, 204 in rows of threads that store single
+bytes (benchmarks/results/permutations_h200.json)."""
 EACH = 3
 """Rows of results of a thread at once: those of all trips would take the registers of other blocks.  On an H200, 16381
 x 8191 bytes in 83 us so, 126 with all fifteen rows, 93 with five, 90 with one."""
@@ -70,7 +74,10 @@ def copied_tiles(
     is_whole, frame = written_sectors(situation, inner, splits)
     if not is_whole:
         return None
-    b0 = block(name[inner], (frame.padded(inner.extent) if frame else inner.extent).ceildiv(columns))
+    placed = frame.padded(inner.extent) if frame else inner.extent
+    if -(-situation.size(placed) // columns) * columns > MOST_PLACES * situation.size(inner.extent):
+        return None
+    b0 = block(name[inner], placed.ceildiv(columns))
     place = mixed((b0, columns), (tx, width), (v, 1))
     splits[inner.number] = place - frame.shift if frame else place
     guards = [*(frame.guards if frame else situation.divisible(inner.extent, SECTOR // written))]

@@ -51,12 +51,12 @@ CASES: dict[str, Case] = {
     "and bytes": ("u8[A~1317, N~30195, 5]", (2, 1, 0), "pixel_tiles", {}, (67, 43, 5)),
     "bytes of four colours": ("u8[A~24704, 4, M~496, 4]", (3, 1, 0, 2), "pointwise", {"vector": 4}, (3, 4, 24, 4)),
     "rows of bytes": ("u8[10, N~9427, M~2110]", (1, 0, 2), "pointwise", {"frames": 1, "vector": 8}, (10, 3, 2102)),
-    "rows of odd bytes": (
+    "rows of half a tile": (
         "u8[A~27, B~125, C~39, 2, N~725]",
         (4, 0, 3, 2, 1),
         "tiles",
-        {"copied": 1, "tile": 96},
-        (27, 29, 7, 2, 21),
+        {"columns": 128, "vector": 1},
+        (2, 29, 7, 2, 21),
     ),
     "bytes along short rows": ("u8[A~213, N~939600]", (1, 0), "tiles", {}, (85, 80)),
 }
