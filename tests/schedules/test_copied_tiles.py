@@ -239,7 +239,7 @@ def test_quotients_that_differ_by_little_are_near_each_other(factor: int, end: t
 
 
 def test_what_lies_between_the_classes_of_a_tile_moves_its_rows_apart() -> None:
-    """27 x 125 x 39 x 2 x 725 bytes, pieces of 256 along the last axis: those along the second one lie 310 apart, as 6 of
+    """27 x 125 x 39 x 2 x 725 bytes, pieces of 256 along the last axis: those of the second one lie 310 apart, as 6 of
     16 in memory, so that 160 of them are more than 48 KB."""
     assert least_pitch(256, (6, 10, 5, 1), 16) == 310
     assert least_pitch(256, (5, 1), 16) == 293
