@@ -54,10 +54,11 @@ def _staged(kernel: KernelView, view: StatementView, box: SharedBox) -> str:
         f"; it is copied to shared memory in aligned vectors of {box.copied}, and rows lie {apart} elements apart "
         "there: as in memory, but for whole vectors"
     )
+    packed = "; its elements lie there as in memory, and those side by side are put and got in words"
     wants = f"{_listed(readers)} needs" if readers else "it stores"
     return (
         f"{view.name} lives in shared memory: each block writes a box of {size}, a barrier follows, "
-        f"and all that {wants} lies in it{copied if box.copied else ''}"
+        f"and all that {wants} lies in it{copied if box.copied else packed if box.packed else ''}"
     )
 
 

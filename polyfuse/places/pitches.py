@@ -11,7 +11,7 @@ from math import gcd, lcm
 
 import numpy as np
 
-from polyfuse.affine import Affine
+from polyfuse.affine import Affine, FloorDiv
 from polyfuse.banks import WARP, WORD, at_lanes, lane_turns, turns
 from polyfuse.places.boxes import Box
 from polyfuse.schedule import Digit
@@ -64,6 +64,9 @@ def turns_at(
 MOST_APART = 9
 """Elements of padding that are tried."""
 
+AT_ONCE = 16
+"""Bytes of the widest access."""
+
 
 def padded_pitch(
     box: Box,
@@ -105,13 +108,11 @@ def _at_once(place: Sequence[Affine], pitch: Sequence[int], itemsize: int, digit
     position = sum([entry * step for entry, step in zip(place, pitch, strict=True)], start=Affine.of(0))
     slots = {f"${d.name}": d.count for d in digits.values() if d.kind == "slot"}
     along = [a for a, factor in position.terms if isinstance(a, str) and factor == 1 and slots.get(a, 1) > 1]
-    if len(along) != 1:
+    divided = {name for a, _ in position.terms if isinstance(a, FloorDiv) for name in a.numerator.names()}
+    if len(along) != 1 or along[0] in divided:
         return 1
     others = [factor for a, factor in position.terms if a != along[0]]
     return gcd(AT_ONCE // itemsize, slots[along[0]], position.constant, *others)
-
-
-AT_ONCE = 16  # bytes of one access
 
 
 def whole_words(count: int, itemsize: int) -> int:

@@ -3,6 +3,7 @@
 z[i, j] = x[i, j] + y[j, i]        i = 64*b1 + 16*q + ty,  j = 64*b0 + 4*tx + v
 z[i, j, c] = x[c, j, i]            i as there,  j = 16*b0 + tx,  c = tn:  short rows beside each other in lanes
 
+Elements of less than a word wait as in memory, and a thread gets a word of neighbours along what is read in rows.
 Where several arrays are read so, what is made of them is put there instead.  Tiles are as short as rows are, and
 pieces of rows that are written are whole sectors where rows begin off their boundaries.  Blocks follow each other along
 what is written or read in pieces of less.
@@ -231,8 +232,9 @@ def _transposed(
     lanes = min(lanes, most) if shape.framed or most < situation.target.warp else lanes
     rows = min((tile & -tile) // words, max(1, threads // (lanes * near)))
     tn, tx, ty = thread("tn", 1, near), thread("tx", near, lanes), thread("ty", near * lanes, rows)
-    along = columns // (lanes * step)
-    apart = min(along & -along, power_below(max(1, threads // (near * lanes * rows)))) if words > 1 else 1
+    along, apart = columns // (lanes * step), 1
+    if words > 1:  # threads that words leave over have columns of their own
+        apart = min(along & -along, power_below(max(1, threads // (near * lanes * rows))))
     tz, u = thread("tz", near * lanes * rows, apart), slot("u", along // apart)
     q, w, v = slot("q", tile // (rows * words)), slot("qs", words), slot("v", width)
     digits: list[Digit] = []

@@ -107,6 +107,13 @@ def test_every_part_that_is_long_has_an_interior(function, specs: tuple[str, ...
         assert "load(" in text and "mask=" not in text and "where(" not in text
 
 
+@pytest.mark.parametrize(("count", "bodies"), [(4, 2), (24, 1)])
+def test_a_body_of_many_instructions_is_written_once(count: int, bodies: int) -> None:
+    """48 sines of a thread are no 2,000 operations, but as many instructions."""
+    function = pf.jit(lambda x: np.stack([np.sin(k * x) for k in range(1, count + 1)]))
+    assert function.plan(pf.spec("f32[N~4000000]"), target="h200").source().count("load(x_in") == bodies
+
+
 def test_blocks_inside_of_short_rows_are_asked_for_before_those_at_their_ends() -> None:
     """Of two blocks of a row the second one stands for the middle: the first has none of its masks."""
     function = pf.jit(lambda x: np.ascontiguousarray(np.transpose(x, (3, 0, 2, 1))))

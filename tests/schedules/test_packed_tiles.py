@@ -63,6 +63,7 @@ def test_words_are_put_and_got(spec: str, put: int, get: int) -> None:
     dtype = plan.scop.dtype(box.value)
     assert kernel.strategy == "tiles" and box.packed == (dtype.itemsize < 4) and box.cells(dtype) == dtype
     assert accesses(plan) == {"put": put, "get": get}
+    assert ("as in memory, and those side by side are put and got in words" in plan.explain()) == box.packed
     assert_legal(plan)
 
 
@@ -127,3 +128,15 @@ def test_a_few_rows_are_a_class_of_their_own() -> None:
     """The plan for three long rows went element by element, and served 56: 175 us on an H200, 104 by their own."""
     plan = planned(permuted(1, 0), "f32[N~3, M~15935399]")
     assert not all(guard.holds({"N": 56, "M": 935856}) for guard in plan.guards)
+
+
+@pytest.mark.ptx
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_what_nothing_changes_is_not_rounded(kind: str) -> None:
+    """It is stored as it was loaded, whatever its bits: in tiles, in rows of which each thread has single elements, and
+    in flat walks."""
+    short = ("N~468, A~1455, B~58, 3", (1, 0, 3, 2)), ("N~40, A~2001, 7", (1, 0, 2))
+    for shape, order in (("N~9112, M~10984", (1, 0)), *short):
+        for function, rounds in ((permuted(*order), False), (lambda x, o=order: 3 * np.transpose(x, o), True)):
+            (kernel,) = pf.jit(function).lower(pf.spec(f"{kind}[{shape}]"), target="h200").compile().ready.kernels
+            assert (f"cvt.rn.{kind}" in kernel.kernel.ptx) == rounds, shape

@@ -1,6 +1,7 @@
 """Memory words and register slots: one access moves up to 16 bytes, and 8- and 16-bit elements travel packed in words.
 
-16-bit floats widen to float32 when loaded and round to nearest even when stored; booleans are bytes in memory.
+16-bit floats widen to float32 when loaded and round to nearest even when stored, but for those that are stored as they
+were loaded, whatever their bits; booleans are bytes in memory.
 """
 
 from __future__ import annotations
