@@ -46,7 +46,8 @@ MOST_WHOLE, FEW_LANES, FEW_VECTORS = 192, 16, 8
 """Elements of a class up to which one tile has all of them; lanes or rows of threads that share them, or lanes of
 vectors.  On an H100, the last two axes of 41893 x 31 x 77 bfloat16 193 us in tiles of 80 x 32, 262 in 96 x 64."""
 FEW_THREADS, OF_A_THREAD = 128, 32
-"""Threads of a block with such a tile at least, and bytes of each: more blocks wait beside each other."""
+"""Threads of a block with such a tile at least, and bytes of each at most or, of words and of bytes, a few more: more
+blocks wait beside each other."""
 TRANSPOSING = 512
 """Threads of a block that transposes.  On an H200, beside blocks of 256: 253 us against 270 for 300 x 511 x 700 times a
 vector, 190 against 190 to 212 for x + y.T of 8192 x 8192."""
@@ -221,6 +222,7 @@ def _transposed(
     count = situation.size(row.extent) // width if row is not None else 1
     size = max(situation.long_itemsizes, default=WORD)
     needed = tile * columns * min(size, WORD) // OF_A_THREAD if row is None else tile * columns * count // VECTORS
+    needed = power_above(needed) if size == HALF else needed
     threads = power_below(situation.tiles.get("threads", min(TRANSPOSING, max(FEW_THREADS, needed))))
     near = power_above(count)
     step = 1 if row is not None else width
