@@ -39,10 +39,10 @@ HELD_ACROSS = 1.65
 """The same beside each element of such a vector in rows that a block has whole, where it is known which vectors end: by
 ptxas a vector of eight halves is two loads, four shifts and eight instructions that widen."""
 WRAPPED, DIVIDED = 11, 20
-"""Instructions beside an element of a row that a flat walk goes through, and beside each vector of them: in PTX 54 in
-all for each of sixteen elements, in vectors of four, of a walk along three dimensions.  On an H200, 468 x 1454 x 58 x 3
-bfloat16, the first two axes and the last two turned: 184 us flat in vectors of four, 161 in vectors of eight, 120 in
-rows of threads."""
+"""Instructions beside an element of a row that a flat walk goes through, and beside each vector of them.  Fitted on an
+H200: 468 x 1454 x 58 x 3 bfloat16, the first two axes and the last two turned, 184 us flat in vectors of four, 161 in
+vectors of eight, where 198 and 168 are predicted, 120 with four beside an element, and 120 in rows of threads (`flat`
+of benchmarks/results/packed_tiles_h200.json)."""
 WALKED = {1: 4.0, 2: 1.4}
 """Times the passes that a load takes of a flat walk which goes along several dimensions by themselves, by the bytes of
 an element: 16384 x 8190 float16, three neighbours of each, take an H100 225 us, where 194 were predicted without;

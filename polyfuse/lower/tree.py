@@ -60,11 +60,10 @@ def lower_body(env: Environment) -> tuple[ir.Op, ...]:
 
 
 ONCE = 2000
-"""Operations of a thread from which a body is written once, with all of its masks.  On an H200: similarity of 8000 x
-8000, 3326 operations, 690 us so, 729 as three bodies, which spill more and take ptxas and NVVM longer; 24 harmonics of
-4000000, 2110 of them, 113 and 112, compiled in 170 ms instead of 300.  Of 400 to 1700 operations masks mostly cost more
-than that: a step of Cahn and Hilliard 602 and 314, Gray and Scott's 398 and 266
-(benchmarks/results/one_body_h200.json)."""
+"""Instructions of a thread from which a body is written once, with all of its masks.  On an H200: similarity of 8000 x
+8000, 3326 instructions, 690 us so, 729 as three bodies, which spill more and take ptxas and NVVM longer; 24 harmonics
+of 4000000, 2110 of them, 113 and 112, compiled in 168 ms instead of 281.  Of 400 to 1700 masks mostly cost more than
+that: a step of Cahn and Hilliard 602 and 314, Gray and Scott's 398 and 266 (benchmarks/results/one_body_h200.json)."""
 
 
 def _is_large(env: Environment) -> bool:

@@ -23,7 +23,7 @@ def odd_pitch(box: Box, places: Sequence[tuple[Affine, ...]], digits: Mapping[st
     """Elements between neighbours: rows of an odd number of vectors, so that a walk down a column meets every bank.
     The vectors are those in which all `places` that put or get move along a row; single elements if there are none, or
     if neighbours that step by several rows would meet in the banks of vectors."""
-    vector = min([_together(place[-1] - box.origin[-1], digits) for place in places if place], default=1)
+    vector = min([_together(p[-1] - box.origin[-1], digits, MOST_TOGETHER) for p in places if p], default=1)
     vector = 1 if any(_meet(entry, digits) for place in places for entry in place[:-1]) else vector
     pitch = [1] * len(box.extents)
     for d in range(len(box.extents) - 2, -1, -1):
@@ -56,7 +56,7 @@ def turns_at(
 ) -> int:
     """Turns that the lanes of a warp take for accesses of `size` bytes each at `place` of a box."""
     lanes = [d for d in digits.values() if d.kind == "thread" and d.stride < WARP and d.count > 1]
-    position = sum([entry * step for entry, step in zip(place, pitch, strict=True)], start=Affine.of(0))
+    position = _position(place, pitch)
     apart = [(position.coefficient(f"${d.name}") * itemsize, min(d.count, WARP // d.stride)) for d in lanes]
     return turns(tuple([(step, count) for step, count in apart if step]), size)
 
@@ -96,23 +96,11 @@ def padded_pitch(
     tried = [pitch(row, plane) for row in range(MOST_APART) for plane in range(planes)]
     waiting = np.zeros(len(tried))
     for place, at in zip(local, lanes, strict=True):
-        widths = [_at_once(place, p, itemsize, digits) if packed else 1 for p in tried]
+        widths = [_together(_position(place, p), digits, AT_ONCE // itemsize if packed else 1) for p in tried]
         for width in set(widths):
             chosen = [k for k, w in enumerate(widths) if w == width]
             waiting[chosen] += lane_turns(np.array([tried[k] for k in chosen]) @ at, itemsize, width) / width
     return tried[int(np.argmin(waiting))]
-
-
-def _at_once(place: Sequence[Affine], pitch: Sequence[int], itemsize: int, digits: Mapping[str, Digit]) -> int:
-    """Elements of one access of a thread at `place` of a box: slots side by side, from a multiple of their number."""
-    position = sum([entry * step for entry, step in zip(place, pitch, strict=True)], start=Affine.of(0))
-    slots = {f"${d.name}": d.count for d in digits.values() if d.kind == "slot"}
-    along = [a for a, factor in position.terms if isinstance(a, str) and factor == 1 and slots.get(a, 1) > 1]
-    divided = {name for a, _ in position.terms if isinstance(a, FloorDiv) for name in a.numerator.names()}
-    if len(along) != 1 or along[0] in divided:
-        return 1
-    others = [factor for a, factor in position.terms if a != along[0]]
-    return gcd(AT_ONCE // itemsize, slots[along[0]], position.constant, *others)
 
 
 def whole_words(count: int, itemsize: int) -> int:
@@ -156,14 +144,21 @@ def _outer_pitch(box: Box, rows: int, inner: tuple[int, ...]) -> tuple[int, ...]
     return tuple(pitch)
 
 
-def _together(index: Affine, digits: Mapping[str, Digit]) -> int:
-    """Elements side by side that a thread moves along a row, from a multiple of their number: a power of two."""
+def _position(place: Sequence[Affine], pitch: Sequence[int]) -> Affine:
+    """The element of a box that lies at `place`."""
+    return sum([entry * step for entry, step in zip(place, pitch, strict=True)], start=Affine.of(0))
+
+
+def _together(index: Affine, digits: Mapping[str, Digit], most: int) -> int:
+    """Elements side by side that a thread moves at once, from a multiple of their number: a power of two up to `most`.
+    """
     slots = [atom for atom, factor in index.terms if factor == 1 and isinstance(atom, str) and atom[0] == "$"]
     slots = [name for name in slots if digits[name[1:]].kind == "slot"]
-    if len(slots) != 1:
+    divided = {name for atom, _ in index.terms if isinstance(atom, FloorDiv) for name in atom.numerator.names()}
+    if len(slots) != 1 or slots[0] in divided:
         return 1
     others = [factor for atom, factor in index.terms if atom != slots[0]]
-    return gcd(MOST_TOGETHER, digits[slots[0][1:]].count, index.constant, *others)
+    return gcd(most, digits[slots[0][1:]].count, index.constant, *others)
 
 
 def _meet(row: Affine, digits: Mapping[str, Digit]) -> bool:
